@@ -27,6 +27,7 @@ CRASHES = {
     **PURCHASES,
     "name": "Crash rate",
     "goal": "decrease",
+    "role": "guardrail",
     "series": [{"kind": "EventsNode", "event": "crash"}],
 }
 
@@ -100,7 +101,7 @@ def test_a_conversion_that_collapses_stops_the_experiment_on_day_three(
 
 
 @pytest.mark.parametrize("config", METHODS)
-def test_a_secondary_metric_that_is_to_fall_is_watched_too(lab: Lab, config: dict[str, Any]) -> None:
+def test_a_guardrail_is_watched_too(lab: Lab, config: dict[str, Any]) -> None:
     made = launched(lab, config, "control", "test", metrics_secondary=[CRASHES])
     lab.send(crowd({"control": 140, "test": 141}, {"control": 14, "test": 70}))
     said = results(lab, made)["verdict"]
@@ -108,9 +109,9 @@ def test_a_secondary_metric_that_is_to_fall_is_watched_too(lab: Lab, config: dic
     assert said["headline"].startswith("“test” does harm: “Crash rate”: +400.0%")
 
 
-def test_a_secondary_metric_without_a_goal_to_fall_stops_nothing(lab: Lab) -> None:
-    made = launched(lab, METHODS[0], "control", "test", metrics_secondary=[{**CRASHES, "goal": "increase"}])
-    lab.send(crowd({"control": 140, "test": 141}, {"control": 70, "test": 14}))
+def test_a_secondary_metric_stops_nothing(lab: Lab) -> None:
+    made = launched(lab, METHODS[0], "control", "test", metrics_secondary=[{**CRASHES, "role": "secondary"}])
+    lab.send(crowd({"control": 140, "test": 141}, {"control": 14, "test": 70}))
     assert results(lab, made)["verdict"]["next_action"]["code"] == "keep_running"
 
 

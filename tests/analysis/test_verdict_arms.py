@@ -56,7 +56,7 @@ def test_a_primary_metric_without_data_never_ships(lab: Lab, config: dict[str, A
     assert decisions == {"Purchase rate": "better", "Signups": "missing"}
     assert (said["state"], said["next_action"]["code"]) == ("inconclusive", "fix_metric")
     assert said["headline"].startswith("“test” does better on “Purchase rate”: +200.0%")
-    assert said["headline"].endswith("but there are no statistics of the primary metric “Signups”.")
+    assert said["headline"].endswith("but there are no statistics of “Signups”.")
     assert "Ship" not in said["next_action"]["text"]
     lab.send([Event(f"{variant}-{number}", START + timedelta(hours=1), "signed up")
               for variant in ("control", "test") for number in range(20)])  # fmt: skip

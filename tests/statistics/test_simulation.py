@@ -8,6 +8,8 @@ import pytest
 from tests.statistics.simulation.__main__ import (
     BEGIN,
     END,
+    RULE_BEGIN,
+    RULE_END,
     VERDICTS_BEGIN,
     VERDICTS_END,
     WORLDS_BEGIN,
@@ -27,6 +29,7 @@ from tests.statistics.simulation.promises import (
     peeking,
     variance_reduction,
 )
+from tests.statistics.simulation.rule import SHIPS, false_ships, harmed, winners
 from tests.statistics.simulation.verdicts import family_rates, verdict_rates
 from tests.statistics.simulation.worlds import DAILY, ONCE
 
@@ -72,6 +75,24 @@ def test_a_verdict_errs_as_often_as_its_method_however_often_it_is_read(kind: Ki
     assert all(line.clear.count > 0 for line in lines if line.method == "bayesian")
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("primaries", "arms"), [(1, 1), (5, 1), (1, 3), (3, 2)])
+def test_nothing_ships_without_an_effect_more_often_than_promised(
+    method: str, primaries: int, arms: int
+) -> None:
+    line = false_ships(method, primaries, arms, 2 * RUNS)
+    assert line.kept, line
+    assert method == "sequential" or line.ships.count > 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_harmed_guardrails_hold_back_and_others_do_not(method: str) -> None:
+    by_its_margin, by_three = harmed(method, 1, RUNS), harmed(method, 3, RUNS)
+    assert by_its_margin.kept, by_its_margin
+    assert by_three.kept, by_three
+    assert winners(method, RUNS // 4).kept
+
+
 def test_a_corrected_verdict_errs_no_more_often_for_more_metrics() -> None:
     plain, corrected = family_rates(VERDICT_RUNS * 2)
     assert corrected.kept
@@ -102,7 +123,8 @@ def test_the_command_simulates_everything_and_writes_it_down(tmp_path: Path) -> 
     """Also where tasks go to other processes, which not everything can be sent to."""
     document = tmp_path / "document.md"
     document.write_text(
-        f"{BEGIN}\n{END}\n{VERDICTS_BEGIN}\n{VERDICTS_END}\n{WORLDS_BEGIN}\n{WORLDS_END}\n", encoding="utf-8"
+        f"{BEGIN}\n{END}\n{RULE_BEGIN}\n{RULE_END}\n{VERDICTS_BEGIN}\n{VERDICTS_END}\n{WORLDS_BEGIN}\n{WORLDS_END}\n",
+        encoding="utf-8",
     )
     main(["--runs", "20", "--watched", "4", "--jobs", "2", "--write", str(document)])
     text = document.read_text(encoding="utf-8")
@@ -112,5 +134,6 @@ def test_the_command_simulates_everything_and_writes_it_down(tmp_path: Path) -> 
         for world in (*ONCE, *DAILY)
     )
     assert all(methods.count(f"| {kind.name} | {method}") == 2 for kind in KINDS for method in METHODS)
+    assert all(f"| {SHIPS}: 5 × 3 | {method} |" in text for method in METHODS)
     assert all(f"| {kind.name} | {method} |" in verdicts for kind in daily_kinds() for method in METHODS)
     assert all(f"| {kind.name} |" in text for kind in [*daily_kinds(), *adjusted_kinds()])

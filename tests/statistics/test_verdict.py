@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from hoglab.statistics import (
     BayesianConfig,
-    Correction,
     DifferenceType,
     FrequentistConfig,
     Proportion,
@@ -42,6 +41,7 @@ from hoglab.statistics.verdict import (
     Verdict,
     planned_end,
     progress_at,
+    shipping_config,
     standing,
     verdict,
 )
@@ -61,15 +61,31 @@ def evidence(variant: str, interval: tuple[float, float] | None) -> Evidence:
     significant = interval is not None and (interval[0] > 0 or interval[1] < 0)
     above = None if interval is None or sum(interval) == 0 else sum(interval) > 0
     problem = None if interval else "fewer than 50 people"
-    return Evidence(variant, interval, above, is_significant=significant, problem=problem)
+    p_above = 1e-4 if above else 1 - 1e-4
+    return Evidence(
+        variant,
+        interval,
+        above,
+        p_above=p_above if significant else 0.5,
+        is_significant=significant,
+        problem=problem,
+    )
 
 
 def metric(
-    name: str, *intervals: tuple[float, float] | None, primary: bool = True, decrease: bool = False
+    name: str,
+    *intervals: tuple[float, float] | None,
+    primary: bool = True,
+    decrease: bool = False,
+    margin: float | None = None,
 ) -> MetricEvidence:
     keys = ["test", "other", "third"]
     found = [evidence(key, interval) for key, interval in zip(keys, intervals, strict=False)]
-    return MetricEvidence(name, name, primary, found, wants_decrease=decrease)
+    losses = [interval and (interval[1] if decrease else -interval[0]) for interval in intervals]
+    found = [replace(each, largest_loss=loss) for each, loss in zip(found, losses, strict=False)]
+    return MetricEvidence(
+        name, name, primary and margin is None, found, wants_decrease=decrease, margin=margin
+    )
 
 
 def judged(*metrics: MetricEvidence, config: StatisticsConfig = SEQUENTIAL, **fields: object) -> Verdict:
@@ -187,6 +203,7 @@ def test_goals_are_symmetric(case: Case) -> None:
             each,
             interval=None if each.interval is None else (-each.interval[1], -each.interval[0]),
             is_above=None if each.is_above is None else not each.is_above,
+            p_above=None if each.p_above is None else 1 - each.p_above,
         )
 
     other = replace(
@@ -258,7 +275,26 @@ def test_every_verdict_is_told_in_sentences(case: Case) -> None:
         ([metric("Errors", DOWN, decrease=True)], State.BETTER, Action.SHIP_VARIANT, "test"),
         ([metric("Revenue", DOWN)], State.WORSE, Action.KEEP_BASELINE, "control"),
         ([metric("Revenue", UP), metric("Errors", UP, decrease=True)], State.MIXED, Action.WEIGH, None),
-        ([metric("Revenue", UP), metric("Load", DOWN, primary=False)], State.MIXED, Action.WEIGH, None),
+        ([metric("Revenue", UP), metric("Load", DOWN, primary=False)], State.BETTER, Action.SHIP_VARIANT, "test"),
+        # A guardrail without a margin holds back what clearly harms it, one with a margin what may.
+        ([metric("Revenue", UP), metric("Load", DOWN, margin=0)], State.MIXED, Action.DO_NOT_SHIP, None),
+        ([metric("Revenue", UP), metric("Load", NEITHER, margin=0)], State.BETTER, Action.SHIP_VARIANT, "test"),
+        ([metric("Revenue", UP), metric("Load", UP, margin=0)], State.BETTER, Action.SHIP_VARIANT, "test"),
+        ([metric("Revenue", UP), metric("Load", DOWN, margin=0.02)], State.MIXED, Action.DO_NOT_SHIP, None),
+        ([metric("Revenue", UP), metric("Load", NEITHER, margin=0.02)], State.NOT_SHOWN_SAFE, Action.SHOW_SAFETY, None),
+        ([metric("Revenue", UP), metric("Load", NEITHER, margin=0.04)], State.BETTER, Action.SHIP_VARIANT, "test"),
+        ([metric("Revenue", UP), metric("Load", DOWN, margin=0.1)], State.BETTER, Action.SHIP_VARIANT, "test"),
+        ([metric("Revenue", UP), metric("Errors", NEITHER, decrease=True, margin=0.04)],
+         State.NOT_SHOWN_SAFE, Action.SHOW_SAFETY, None),
+        ([metric("Revenue", UP), metric("Errors", NEITHER, decrease=True, margin=0.05)],
+         State.BETTER, Action.SHIP_VARIANT, "test"),
+        ([metric("Revenue", UP), metric("Load", None, margin=0.02)], State.INCONCLUSIVE, Action.FIX_METRIC, None),
+        ([metric("Revenue", NEITHER), metric("Load", NEITHER, margin=0.02)], State.INCONCLUSIVE, Action.STOP, None),
+        ([metric("Revenue", DOWN), metric("Load", NEITHER, margin=0.02)], State.WORSE, Action.KEEP_BASELINE, "control"),
+        ([metric("Revenue", UP, UP), metric("Load", NEITHER, UP, margin=0.02)],
+         State.BETTER, Action.SHIP_VARIANT, "other"),
+        ([metric("Revenue", UP, UP), metric("Load", NEITHER, DOWN, margin=0.02)],
+         State.NOT_SHOWN_SAFE, Action.SHOW_SAFETY, None),
         ([metric("Revenue", UP), metric("Load", NEITHER, primary=False)], State.BETTER, Action.SHIP_VARIANT, "test"),
         ([metric("Revenue", NEITHER), metric("Load", UP, primary=False)], State.INCONCLUSIVE, Action.STOP, None),
         ([metric("Revenue", NEITHER), metric("Load", DOWN, primary=False)], State.INCONCLUSIVE, Action.STOP, None),
@@ -275,7 +311,7 @@ def test_every_verdict_is_told_in_sentences(case: Case) -> None:
         ([metric("Revenue", DOWN, NEITHER)], State.INCONCLUSIVE, Action.STOP, None),
         ([metric("Revenue", DOWN, DOWN)], State.WORSE, Action.KEEP_BASELINE, "control"),
         (
-            [metric("Revenue", (0.05, 0.09), UP), metric("Load", DOWN, UP, primary=False)],
+            [metric("Revenue", (0.05, 0.09), UP), metric("Load", DOWN, UP, margin=0)],
             State.BETTER,
             Action.SHIP_VARIANT,
             "other",
@@ -372,7 +408,8 @@ def test_the_words_of_each_state() -> None:
     said = {
         "better": judged(revenue),
         "worse": judged(metric("Revenue", DOWN)),
-        "mixed": judged(revenue, metric("Load", UP, primary=False, decrease=True)),
+        "mixed": judged(revenue, metric("Load", UP, decrease=True, margin=0)),
+        "not shown": judged(revenue, metric("Load", NEITHER, margin=0.02)),
         "inconclusive": judged(metric("Revenue", NEITHER)),
         "running": judged(revenue, progress=AHEAD, config=FIXED),
         "stopped": judged(revenue, progress=AHEAD, config=FIXED, has_ended=True),
@@ -382,6 +419,8 @@ def test_the_words_of_each_state() -> None:
         "better": "“test” does better on “Revenue”: +5.0% (95% interval +1.0% … +9.0%).",
         "worse": "“test” does worse on “Revenue”: -5.0% (95% interval -9.0% … -1.0%).",
         "mixed": "“test” does better on “Revenue” (+5.0%), but worse on “Load” (+5.0%).",
+        "not shown": "“test” does better on “Revenue”: +5.0% (95% interval +1.0% … +9.0%), but “Load” (a loss of 2.0% "
+        "is allowed) is not shown to be safe.",
         "inconclusive": "No clear winner: no difference on “Revenue” beyond ±4.2% is likely.",
         "running": "Running for 6 of 15 days, with 3,210 of 8,000 people.",
         "stopped": "Stopped too early to decide: it ran for 6 of 15 days, with 3,210 of 8,000 people.",
@@ -424,21 +463,95 @@ def test_a_decision_by_former_numbers_says_so() -> None:
     assert "2026-03-14" in reason.text
 
 
+@pytest.mark.parametrize("config", [FIXED, BAYESIAN, SEQUENTIAL])
+def test_primary_metrics_and_variants_share_one_level(config: StatisticsConfig) -> None:
+    """Holm's rule, at 2.5 % for a variant to be better, whatever the rows say without it."""
+
+    def state(*p_values: float) -> State:
+        metrics = [metric(f"m{number}", UP) for number in range(len(p_values))]
+        for each, p_value in zip(metrics, p_values, strict=True):
+            each.variants[0:1] = [replace(each.variants[0], p_above=p_value)]  # type: ignore[index]
+        return judged(*metrics, config=config).state
+
+    assert (state(0.024), state(0.026)) == (State.BETTER, State.INCONCLUSIVE)
+    assert (state(0.024, 0.024), state(0.012, 0.5)) == (State.INCONCLUSIVE, State.BETTER)
+    assert (state(0.013, 0.5), state(0.001, 0.5, 0.5, 0.5)) == (State.INCONCLUSIVE, State.BETTER)
+    two = metric("Revenue", UP, UP)
+    weak = replace(two, variants=[replace(each, p_above=0.02) for each in two.variants])
+    assert judged(weak, config=config).state is State.INCONCLUSIVE
+
+
+def test_a_better_metric_without_statistics_of_another_counts_as_a_test() -> None:
+    revenue = metric("Revenue", UP)
+    weak = replace(revenue, variants=[replace(revenue.variants[0], p_above=0.02)])
+    assert judged(weak).state is State.BETTER
+    assert judged(weak, metric("Signups", None)).state is State.INCONCLUSIVE
+    assert judged(weak, metric("Signups", None)).action.code is Action.STOP
+
+
 @pytest.mark.parametrize(
-    ("config", "count", "rate"),
-    [(FIXED, 2, "5.0%"), (BAYESIAN, 2, "10.0%"), (SEQUENTIAL, 3, "7.5%"), (FIXED, 1, None)],
+    ("config", "count", "text"),
+    [
+        (FIXED, 2, "at most 2.5% of experiments over all 2 comparisons together (Holm)."),
+        (BAYESIAN, 1, "at most 2.5% of experiments."),
+        (SEQUENTIAL, 3, "over all 3 comparisons together (Holm), however often it is read."),
+    ],
 )
-def test_many_comparisons_without_a_correction_are_warned_of(
-    config: StatisticsConfig, count: int, rate: str | None
-) -> None:
+def test_the_verdict_says_how_often_it_errs(config: StatisticsConfig, count: int, text: str) -> None:
     metrics = [metric(f"m{number}", NEITHER) for number in range(count)]
     found = {each.code: each.text for each in judged(*metrics, config=config).reasons}
-    assert (rate is None) == ("uncorrected_comparisons" not in found)
-    if rate is not None:
-        assert f"up to {rate}" in found["uncorrected_comparisons"]
-    corrected = replace(config, correction=Correction.HOLM)
-    codes = {each.code for each in judged(*metrics, config=corrected).reasons}
-    assert ("uncorrected_comparisons" in codes) == (config is BAYESIAN), "Bayesian results are not corrected"
+    assert found["error_rates"].endswith(text)
+    guarded = judged(*metrics, metric("Load", NEITHER, margin=0.02), config=config)
+    assert {each.code: each.text for each in guarded.reasons}["error_rates"].endswith(
+        "One that harms a guardrail by its margin ships in at most 5%."
+    )
+
+
+@given(cases, st.lists(st.tuples(intervals, st.booleans()), min_size=1, max_size=5))
+def test_secondary_metrics_change_no_decision(
+    case: Case, noise: list[tuple[tuple[float, float] | None, bool]]
+) -> None:
+    keys = {each.variant for other in case.metrics for each in other.variants}
+    case = replace(case, metrics=[*case.metrics, metric("own", UP)])
+    more = [
+        metric(f"noise {number}", interval, primary=False, decrease=decrease)
+        for number, (interval, decrease) in enumerate(noise)
+    ]
+    alone, found = verdict(case), verdict(replace(case, metrics=[*case.metrics, *more]))
+    assert keys <= {each.variant for each in found.variants}
+    assert (found.state, found.headline, found.variants) == (alone.state, alone.headline, alone.variants)
+    assert (found.action.code, found.action.variant) == (alone.action.code, alone.action.variant)
+    assert found.numbers == alone.numbers
+
+
+def test_a_secondary_metric_that_is_lost_is_told_with_the_advice() -> None:
+    found = judged(metric("Revenue", UP), metric("Load", DOWN, primary=False))
+    assert found.action.text == (
+        "Ship “test”. Look at “Load” (-5.0%) before: it is a secondary metric, which decides nothing."
+    )
+
+
+def test_a_guardrail_of_which_nothing_happened_holds_nothing_back() -> None:
+    crashes = metric("Crashes", None, margin=0)
+    nothing = replace(crashes, variants=[replace(crashes.variants[0], means=(0, 0))])
+    some = replace(crashes, variants=[replace(crashes.variants[0], means=(0, 0.1))])
+    assert judged(metric("Revenue", UP), nothing).state is State.BETTER
+    assert judged(metric("Revenue", UP), some).action.code is Action.FIX_METRIC
+
+
+def test_a_guardrail_that_is_not_shown_to_be_safe_says_how_many_people_it_takes() -> None:
+    load = replace(metric("Load", NEITHER, margin=0.02), people_to_show=23_456)
+    found = judged(metric("Revenue", UP), load)
+    assert found.action.text == (
+        "Keep it running. About 13,000 more people can show that the guardrail is safe, if nothing is lost."
+    )
+    once = judged(metric("Revenue", UP), load, config=FIXED)
+    assert once.action.text.startswith("Do not ship yet. About 13,000 more people can show")
+    (reason,) = (each for each in found.reasons if each.code == "guardrail_not_shown_safe")
+    assert reason.text == (
+        "The guardrail “Load” is not shown to be safe: for “test” it loses 3.0% at most (one-sided 95% bound), but "
+        "2.0% are allowed."
+    )
 
 
 def test_effects_err_alike_on_both_sides_and_posthogs_relative_ones_downwards() -> None:
@@ -531,7 +644,8 @@ def test_the_plan_does_not_look_at_the_groups_apart() -> None:
 
 def test_the_slowest_primary_metric_decides_how_long() -> None:
     rare, often = (Measured((Proportion(500, count),) * 2) for count in (10, 250))
-    alone = [progress_at(Plan(), FIXED, Look(1000, 9, [each])).people_needed for each in (rare, often)]
+    shared = shipping_config(FIXED, 2)  # both share the level
+    alone = [progress_at(Plan(), shared, Look(1000, 9, [each])).people_needed for each in (rare, often)]
     both = progress_at(Plan(), FIXED, Look(1000, 9, [rare, often])).people_needed
     assert both == max(each for each in alone if each is not None) == alone[0]
 

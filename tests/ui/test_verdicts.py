@@ -21,11 +21,11 @@ from hoglab.statistics.numbers import effect_text, number_text
 PANEL = 400
 """People who take part in all experiments of `STATES`."""
 STATES = {
-    # State: rates of the primary metric and of a secondary one in both groups, people planned, the button beside it.
+    # State: rates of the primary metric and of a guardrail in both groups, people planned, the button beside it.
     "running": ((0.2, 0.2), (0.3, 0.3), 10_000, None),
     "better": ((0.1, 0.4), (0.3, 0.3), PANEL, "Ship test …"),
     "worse": ((0.4, 0.1), (0.3, 0.3), PANEL, "End …"),
-    "mixed": ((0.1, 0.4), (0.5, 0.2), PANEL, "Ship a variant …"),
+    "mixed": ((0.1, 0.4), (0.5, 0.2), PANEL, None),
     "inconclusive": ((0.2, 0.2), (0.3, 0.3), PANEL, "End …"),
 }
 MARKS = """
@@ -82,7 +82,9 @@ def states(lab: Lab) -> dict[str, dict[str, Any]]:
             flag,
             (("control", 50), ("test", 50)),
             metrics=[metric("Bought", "funnel", series=[node(f"bought {state}")])],
-            metrics_secondary=[metric("Came back", "funnel", series=[node(f"returned {state}")])],
+            metrics_secondary=[
+                metric("Came back", "funnel", series=[node(f"returned {state}")], role="guardrail")
+            ],
             running_time_calculation={"recommended_sample_size": planned, "recommended_running_time": 5},
         )
         for number in range(PANEL):

@@ -154,12 +154,13 @@ def evidence_of(
     significant = bool(row.get("significant"))
     if corrected is not None and isinstance(config.inference_config, FrequentistConfig):
         significant = bool(corrected < config.inference_config.alpha)
-    is_above, means, anytime_p = None, None, None
+    is_above, means, anytime_p, p_above = None, None, None, None
     if baseline is not None:
         groups = statistics_of(baseline, metric_type), statistics_of(row, metric_type)
         with suppress(RefusalError):
             means, anytime_p = (groups[0].mean, groups[1].mean), anytime_p_value(*groups)
             is_above = _is_above(row, config, *groups) if complete else None
+            p_above = _p_above(row, is_above) if complete else None
     return Evidence(
         variant=row["key"],
         interval=(-inf if low is None else low, inf if high is None else high) if complete else None,
@@ -167,6 +168,7 @@ def evidence_of(
         is_above=is_above,
         means=means,
         anytime_p=anytime_p,
+        p_above=p_above,
         is_significant=significant,
         p_value=row.get("p_value") if corrected is None else corrected,
         chance_to_win=row.get("chance_to_win"),
@@ -235,6 +237,16 @@ def _is_above(
     absolute = replace(config.inference_config, difference_type=DifferenceType.ABSOLUTE)
     effect, _ = estimate_effect(replace(config, inference_config=absolute), baseline, variant)
     return None if effect.estimate == 0 else effect.estimate > 0
+
+
+def _p_above(row: Mapping[str, Any], is_above: bool | None) -> float | None:
+    """Return the one-sided p-value, without a correction, that a variant's mean is above the baseline's."""
+    if row.get("chance_to_win") is not None:
+        return float(1 - row["chance_to_win"])
+    two_sided = row.get("p_value")
+    if two_sided is None:
+        return None
+    return 0.5 if is_above is None else two_sided / 2 if is_above else 1 - two_sided / 2
 
 
 def _rows(

@@ -21,7 +21,8 @@ th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align
 th:first-child, td:first-child { text-align: left; }
 .verdict { border-left: 6px solid var(--dim); padding: .5rem .8rem; margin: 1rem 0; }
 .verdict.better { border-color: var(--good); color: inherit; } .verdict ul { margin: .3rem 0; }
-.verdict.worse, .verdict.invalid { border-color: var(--bad); color: inherit; } .verdict.mixed { border-color: #d97706; }
+.verdict.worse, .verdict.invalid { border-color: var(--bad); color: inherit; }
+.verdict.mixed, .verdict.not_shown_safe { border-color: #d97706; }
 .warning, .critical, .info { border-left: 4px solid var(--dim); padding: .3rem .8rem; margin: .5rem 0; }
 .warning { border-color: #d97706; } .critical { border-color: #dc2626; }
 .better { color: var(--good); } .worse { color: var(--bad); }
@@ -127,7 +128,7 @@ def _exposures(report: ExperimentReport) -> Iterator[Element]:
 
 
 def _metric(report: ExperimentReport, metric: MetricReport) -> Iterator[Element]:
-    yield element("h3", None, metric.name)
+    yield element("h3", None, metric.title)
     aim = ", lower is better" if metric.wants_decrease else ""
     yield element("p", {"class": "dim"}, f"{metric.kind}{aim}")
     if metric.result is None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from hoglab.analysis.definitions import NO_LABEL, value_label
 from hoglab.analysis.presentation import evidence_of
+from hoglab.experiments.definitions.metrics import margin_of
 from hoglab.statistics import BayesianConfig, Correction, DifferenceType, StatisticsConfig
 from hoglab.statistics.numbers import MISSING, p_text, percent_text
 from hoglab.statistics.verdict import Decision, Evidence
@@ -115,6 +116,19 @@ class MetricReport:
     """Name of a variant's number, such as a rate or a mean of sums."""
     withheld: bool = False
     """Whether nothing may be marked as significant: a critical finding is about the experiment or the metric."""
+    margin: float | None = None
+    """The loss that a guardrail allows, as a share of the baseline; None for another metric."""
+
+    @property
+    def title(self) -> str:
+        """The name, with the role of a guardrail."""
+        if self.margin is None:
+            return self.name
+        return (
+            f"{self.name} (guardrail, margin {self.margin * 100:g}%)"
+            if self.margin
+            else f"{self.name} (guardrail)"
+        )
 
     @property
     def is_share(self) -> bool:
@@ -294,6 +308,7 @@ def metric_report(
         days=None if days is None else {day: read(point) for day, point in days.items() if point is not None},
         value_label=value_label(metric),
         withheld=withheld,
+        margin=None if primary else margin_of(metric),
     )
 
 

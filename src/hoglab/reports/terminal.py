@@ -28,8 +28,14 @@ CLIPPED_AT = 5
 
 _STYLES = {"critical": "bold red", "warning": "yellow"}
 _MARKS = {"critical": "✖", "warning": "▲"}
-_STATE_STYLES = {"invalid": "bold red", "better": "bold green", "worse": "bold red", "mixed": "bold yellow"}
-_STATE_MARKS = {"invalid": "✖", "better": "✔", "worse": "✘", "mixed": "±"}
+_STATE_STYLES = {
+    "invalid": "bold red",
+    "better": "bold green",
+    "worse": "bold red",
+    "mixed": "bold yellow",
+    "not_shown_safe": "bold yellow",
+}
+_STATE_MARKS = {"invalid": "✖", "better": "✔", "worse": "✘", "mixed": "±", "not_shown_safe": "…"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +160,10 @@ def results_table(metrics: Sequence[MetricReport], name: str, level: float, *, r
     table.add_column("Certainty", justify="right", no_wrap=True)
     for metric in metrics:
         if metric.result is None:
-            table.add_row(metric.name, "", "", "", "", metric.error or "not computed", "")
+            table.add_row(metric.title, "", "", "", "", metric.error or "not computed", "")
         else:
             baseline = metric.result.baseline
-            table.add_row(metric.name, "", "", Text(metric.value_label, style="dim"))
+            table.add_row(metric.title, "", "", Text(metric.value_label, style="dim"))
             table.add_row(f"  {baseline.key}", *_totals(metric, baseline), "baseline", "", "")
             for group in metric.result.variants:
                 table.add_row(

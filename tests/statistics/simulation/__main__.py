@@ -21,6 +21,7 @@ from typing import Protocol
 from tests.statistics.simulation.kinds import KINDS
 from tests.statistics.simulation.promises import (
     DAYS,
+    METHODS,
     FixedHorizon,
     Peeking,
     Share,
@@ -31,6 +32,7 @@ from tests.statistics.simulation.promises import (
     peeking,
     variance_reduction,
 )
+from tests.statistics.simulation.rule import FAMILIES, GUARDRAILS, RuleRates, false_ships, harmed, winners
 from tests.statistics.simulation.verdicts import FamilyRates, VerdictRates, family_rates, verdict_rates
 from tests.statistics.simulation.worlds import (
     DAILY,
@@ -50,7 +52,8 @@ from hoglab.statistics import Correction
 BEGIN, END = "<!-- simulation: begin -->", "<!-- simulation: end -->"
 VERDICTS_BEGIN, VERDICTS_END = "<!-- verdicts: begin -->", "<!-- verdicts: end -->"
 WORLDS_BEGIN, WORLDS_END = "<!-- worlds: begin -->", "<!-- worlds: end -->"
-METHODS_PART, VERDICTS_PART, WORLDS_PART = "methods", "verdicts", "worlds"
+RULE_BEGIN, RULE_END = "<!-- rule: begin -->", "<!-- rule: end -->"
+METHODS_PART, VERDICTS_PART, WORLDS_PART, RULE_PART = "methods", "verdicts", "worlds", "rule"
 
 
 class Promise(Protocol):
@@ -239,6 +242,22 @@ def found_table(lines: Sequence[Found]) -> str:
     )
 
 
+def rule_table(lines: Sequence[RuleRates]) -> str:
+    return table(
+        ("experiments", "method", "ships", "promised", "kept"),
+        [
+            (
+                line.kind,
+                line.method,
+                percent(line.ships.observed),
+                f"at {'least' if line.ships.at_least else 'most'} {100 * line.ships.nominal:g} %",
+                verdict(line),
+            )
+            for line in lines
+        ],
+    )
+
+
 def tasks(runs: int, watched: int, parts: Collection[str]) -> list[Task]:
     """What there is to simulate, in the order of the tables; each has random numbers of its own."""
     verdicts: list[Task] = [
@@ -255,7 +274,12 @@ def tasks(runs: int, watched: int, parts: Collection[str]) -> list[Task]:
         *(partial(daily, world, watched) for world in DAILY),
         *(partial(found, world, watched) for world in POWER),
     ]
-    chosen = {WORLDS_PART: worlds, METHODS_PART: methods, VERDICTS_PART: verdicts}
+    rule: list[Task] = [
+        *(partial(false_ships, method, *family, runs) for family in FAMILIES for method in METHODS),
+        *(partial(harmed, method, margins, runs) for margins in (1, 3) for method in METHODS),
+        *(partial(winners, method, watched) for method in METHODS),
+    ]
+    chosen = {WORLDS_PART: worlds, METHODS_PART: methods, RULE_PART: rule, VERDICTS_PART: verdicts}
     return [task for part, of_part in chosen.items() if part in parts for task in of_part]
 
 
@@ -275,6 +299,15 @@ the second.
 {verdict_table([line for line in lines if isinstance(line, VerdictRates)])}
 
 {family_table([line for line in lines if isinstance(line, FamilyRates)])}
+"""
+
+
+def section_of_rule(runs: int, watched: int, lines: Sequence[Promise]) -> str:
+    """The section of the document on the rule of shipping."""
+    return f"""{runs:,} experiments behind each line, {watched:,} where they have {GUARDRAILS} guardrails. Families are
+primary metrics × variants.
+
+{rule_table([line for line in lines if isinstance(line, RuleRates)])}
 """
 
 
@@ -332,7 +365,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--watched", type=int, default=4_000, help="experiments that are looked at daily")
     parser.add_argument("--write", type=Path, help="document whose section to replace")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parts = (WORLDS_PART, METHODS_PART, VERDICTS_PART)
+    parts = (WORLDS_PART, METHODS_PART, RULE_PART, VERDICTS_PART)
     parser.add_argument("--only", choices=parts, help="one part of the promises, and its tables")
     options = parser.parse_args(arguments)
     wanted = parts if options.only is None else (options.only,)
@@ -344,6 +377,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for part, of_part, *marks in (
         (WORLDS_PART, section_of_worlds, WORLDS_BEGIN, WORLDS_END),
         (METHODS_PART, section, BEGIN, END),
+        (RULE_PART, section_of_rule, RULE_BEGIN, RULE_END),
         (VERDICTS_PART, section_of_verdicts, VERDICTS_BEGIN, VERDICTS_END),
     ):
         if part not in wanted:

@@ -198,10 +198,20 @@ def _evidence(variant: str, found: VariantComparison, p_value: float | None) -> 
         found.credible_interval or found.confidence_interval,
         None if estimate is None else estimate > 0,  # baselines are positive here
         estimate=estimate,
+        p_above=p_above(found),
         is_significant=significant,
         p_value=p_value,
         chance_to_win=found.chance_to_win,
     )
+
+
+def p_above(found: VariantComparison) -> float | None:
+    """The one-sided p-value that the variant is above the baseline; of a posterior the chance that it is not."""
+    if found.chance_to_win is not None:
+        return 1 - found.chance_to_win
+    if found.p_value is None or found.point_estimate is None:
+        return None
+    return found.p_value / 2 if found.point_estimate > 0 else 1 - found.p_value / 2
 
 
 def _look(day: int, pair: Pair) -> Look:

@@ -4,7 +4,7 @@ import type { Schemas } from "../api/client"
 import { Dot, Name } from "../kit/basics"
 import { usePlace, useWidth } from "../kit/hooks"
 import { ask } from "../lib/router"
-import { clipped, intervalText, levelText, MISSING, visible } from "../lib/format"
+import { clipped, intervalText, levelText, MISSING, percentText, visible } from "../lib/format"
 import { type ForestAxis, forestAxis } from "../plots/axis"
 import { ForestTicks, Interval } from "../plots/forest"
 import { Details } from "./Details"
@@ -118,6 +118,7 @@ function MetricBody({ metric, axis, open, toggle, results, places, experiment, p
       </button>
       <span class="quiet">
         {metric.value_label}
+        {metric.margin !== null && (metric.margin ? `, guardrail, margin ${percentText(metric.margin)}` : ", guardrail")}
         {metric.goal === "decrease" ? ", less is better: ← better, worse →" : ": ← worse, better →"}
       </span>
     </th>

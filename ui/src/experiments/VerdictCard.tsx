@@ -10,7 +10,7 @@ import { ActionDialog } from "./Actions"
 import { stepOf } from "./decision"
 import type { Results, Verdict } from "./reading"
 
-const DECIDED: ReadonlySet<string> = new Set(["better", "worse", "mixed", "inconclusive"])
+const DECIDED: ReadonlySet<string> = new Set(["better", "not_shown_safe", "worse", "mixed", "inconclusive"])
 
 /** Until when the numbers may be read: at any time, or once, at the planned end. */
 export function lookText(verdict: Pick<Verdict, "reads_at_any_time" | "state" | "withholds_decisions" | "next_action">): string {

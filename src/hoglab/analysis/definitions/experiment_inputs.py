@@ -58,6 +58,15 @@ class ShownMetric:
     def name(self) -> str:
         return name_of(self.metric, self.saved_as)
 
+    @property
+    def margin(self) -> float | None:
+        """The loss that a guardrail allows, as a share of the baseline; None for other metrics."""
+        return None if self.is_primary else metrics.margin_of(self.metric)
+
+    @property
+    def role(self) -> str:
+        return "primary" if self.is_primary else "secondary" if self.margin is None else metrics.GUARDRAIL
+
 
 @dataclass(frozen=True, slots=True)
 class ExperimentInputs:

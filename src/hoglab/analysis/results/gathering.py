@@ -338,6 +338,8 @@ def metric_object(shown: ShownMetric) -> dict[str, Any]:
         "uuid": metric.get("uuid"),
         "name": shown.name,
         "is_primary": shown.is_primary,
+        "role": shown.role,
+        "margin": shown.margin,
         "saved_metric_id": shown.saved_metric_id,
         "metric_type": metric.get("metric_type"),
         "goal": metric.get("goal") or "increase",

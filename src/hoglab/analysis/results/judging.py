@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +66,13 @@ def judged(
     case = Case(
         config=config,
         baseline=config.baseline_key(inputs.calculation.variants) if inputs.calculation.variants else "",
-        metrics=_evidence(connection, inputs, own, query_to(span, number) if number < last else None),
+        metrics=_evidence(
+            connection,
+            inputs,
+            own,
+            query_to(span, number) if number < last else None,
+            people=progress.people,
+        ),
         progress=progress,
         critical=[
             Concern(finding.code, finding.message, finding.advice, finding.details.get("metric_uuid"))
@@ -125,26 +131,32 @@ def _people(inputs: ExperimentInputs, exposures: Mapping[str, Any] | None) -> di
 
 
 def _measured(connection: Connection, inputs: ExperimentInputs) -> dict[date, dict[str, Measured]]:
-    """Return the statistics of primary metrics by day, and by uuid."""
+    """Return the statistics of primary metrics, and of guardrails with a margin, by day and by uuid."""
     zone = zone_of(inputs.project.timezone)
     by_day: dict[date, dict[str, Measured]] = {}
-    for metric in inputs.metrics:
-        if metric["uuid"] not in inputs.primary:
+    for shown in inputs.shown:
+        metric = shown.metric
+        if not is_computed(metric) or not (shown.is_primary or shown.margin):
             continue
         for point in store.points(connection, inputs.key(metric)):
             if point.status == COMPLETED and point.result is not None:
                 rows = (point.result["baseline"], *point.result["variant_results"])
                 groups = tuple(statistics_of(row, metric["metric_type"]) for row in rows)
                 by_day.setdefault(point.day(zone), {})[metric["uuid"]] = Measured(
-                    groups, wants_decrease=_wants_decrease(metric)
+                    groups, _wants_decrease(metric), shown.margin
                 )
     return by_day
 
 
 def _evidence(
-    connection: Connection, inputs: ExperimentInputs, own: Sequence[ShownMetric], moment: datetime | None
+    connection: Connection,
+    inputs: ExperimentInputs,
+    own: Sequence[ShownMetric],
+    moment: datetime | None,
+    *,
+    people: int,
 ) -> list[MetricEvidence]:
-    """Return the evidence of metrics at a moment, or now; p-values are corrected together."""
+    """Return the evidence of metrics at a moment with so many people, or now; p-values are corrected together."""
     results: dict[str, Result] = {}
     for shown in own:
         key = inputs.key(shown.metric)
@@ -156,18 +168,38 @@ def _evidence(
         if point is not None and point.result is not None:
             results[shown.metric["uuid"]] = point.result
     results = corrected(inputs, results)
-    return [
+    evidence = [
         MetricEvidence(
             uuid=shown_metric.metric["uuid"],
             name=shown_metric.name,
             is_primary=shown_metric.is_primary,
-            variants=_variants(inputs, shown_metric.metric, results.get(shown_metric.metric["uuid"])),
+            variants=_variants(inputs, shown_metric, results.get(shown_metric.metric["uuid"])),
+            margin=shown_metric.margin,
             wants_decrease=_wants_decrease(shown_metric.metric),
             is_share=shown_metric.metric["metric_type"] in _OF_SHARES,
             contests=_contests(inputs, shown_metric, results.get(shown_metric.metric["uuid"])),
         )
         for shown_metric in own
     ]
+    guardrails = sum(bool(metric.margin) for metric in evidence)
+    return [
+        replace(metric, people_to_show=_people_to_show(inputs, shown_metric, result, people, guardrails))
+        if metric.margin and (result := results.get(metric.uuid)) is not None
+        else metric
+        for metric, shown_metric in zip(evidence, own, strict=True)
+    ]
+
+
+def _people_to_show(
+    inputs: ExperimentInputs, shown: ShownMetric, result: Result, people: int, guardrails: int
+) -> int | None:
+    """Return how many people in all show that a guardrail is safe, judged by those who came so far."""
+    rows = (result["baseline"], *result["variant_results"])
+    groups = tuple(statistics_of(row, shown.metric["metric_type"]) for row in rows)
+    measured = Measured(groups, _wants_decrease(shown.metric), shown.margin)
+    return verdicts.people_to_show(
+        inputs.calculation.statistics, measured, people=people, guardrails=guardrails
+    )
 
 
 def corrected(inputs: ExperimentInputs, results: Mapping[str, Result]) -> dict[str, Result]:
@@ -176,16 +208,28 @@ def corrected(inputs: ExperimentInputs, results: Mapping[str, Result]) -> dict[s
     return dict(adjusted(results, inputs.calculation.statistics.correction, outside=outside))
 
 
-def _variants(inputs: ExperimentInputs, metric: Mapping[str, Any], result: Result | None) -> list[Evidence]:
+def _variants(inputs: ExperimentInputs, shown: ShownMetric, result: Result | None) -> list[Evidence]:
     config = inputs.calculation.statistics
     if result is None:
         baseline = config.baseline_key(inputs.calculation.variants) if inputs.calculation.variants else ""
         return [
             Evidence(key, problem="not computed") for key in inputs.calculation.variants if key != baseline
         ]
-    baseline_row = result["baseline"]
+    baseline_row, kind = result["baseline"], shown.metric["metric_type"]
+    evidence = [evidence_of(row, config, kind, baseline_row) for row in result["variant_results"]]
+    if not shown.margin:
+        return evidence
     return [
-        evidence_of(row, config, metric["metric_type"], baseline_row) for row in result["variant_results"]
+        replace(
+            variant,
+            largest_loss=verdicts.largest_loss(
+                config,
+                statistics_of(baseline_row, kind),
+                statistics_of(row, kind),
+                wants_decrease=_wants_decrease(shown.metric),
+            ),
+        )
+        for variant, row in zip(evidence, result["variant_results"], strict=True)
     ]
 
 

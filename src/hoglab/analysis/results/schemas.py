@@ -274,7 +274,8 @@ class VariantDecisionOut(WireModel):
     variant: str
     """The variant."""
     decision: Decision
-    """`early`: the method decides at the planned end. `missing`: no statistics. `withheld`: something critical is
+    """`safe`, `not_shown_safe`: whether a guardrail loses less than its margin. `early`: the method decides at the
+    planned end. `missing`: no statistics. `withheld`: something critical is
     wrong, with the experiment or with this metric."""
     effect: float | None
     """The estimate that decided; null without statistics."""
@@ -295,6 +296,8 @@ class MetricDecisionOut(WireModel):
     """Display name of the metric."""
     is_primary: bool
     """Whether the metric is primary, and so decides."""
+    margin: float | None
+    """Loss that a guardrail allows, as a share of the baseline; null for other metrics."""
     variants: list[VariantDecisionOut]
     """Decisions by variant, without the baseline."""
 
@@ -364,6 +367,10 @@ class MetricOut(WireModel):
     """Display name of the metric."""
     is_primary: bool
     """Whether the metric is primary, and so decides."""
+    role: Literal["primary", "guardrail", "secondary"]
+    """`guardrail`: it can hold back a better variant. `secondary`: it decides nothing."""
+    margin: float | None
+    """Loss that a guardrail allows, as a share of the baseline; null for other metrics."""
     saved_metric_id: int | None
     """Id of the shared metric; null for one of the experiment's own."""
     metric_type: str | None

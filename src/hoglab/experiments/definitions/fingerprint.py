@@ -23,7 +23,7 @@ _DEFAULT_EXPOSURE_LITERAL = "$default_exposure_event"
 # Events that stand for "the flag was shown", with or without further property filters.
 DEFAULT_EXPOSURES = frozenset({DEFAULT_EXPOSURE_EVENT, WRITTEN_EXPOSURE_EVENT})
 
-_NOT_HASHED = frozenset({"uuid", "name", "kind", "fingerprint", "only_count_matured_users"})
+_NOT_HASHED = frozenset({"uuid", "name", "kind", "fingerprint", "only_count_matured_users", "role", "margin"})
 _DISABLED_LOOKBACK_DAYS = 14
 _OWN_TEST = "difference"
 """Name of hoglab's own test in keys; it changes with the numbers that the test gives."""

@@ -19,6 +19,8 @@ from pydantic import (
     StrictStr,
     TypeAdapter,
     ValidationError,
+    ValidationInfo,
+    field_validator,
 )
 from pydantic_core import ErrorDetails
 
@@ -33,6 +35,8 @@ MAX_METRICS = 200
 MAX_LISTED_ERRORS = 15
 LEGACY_KINDS = frozenset({"ExperimentTrendsQuery", "ExperimentFunnelsQuery"})
 KIND = "ExperimentMetric"
+GUARDRAIL = "guardrail"
+"""Role of a metric that a better variant must not harm."""
 NODE_KINDS = frozenset({"EventsNode", "ActionsNode", "ExperimentDataWarehouseNode"})
 """Kinds of the nodes that a metric is computed from."""
 PROPERTY_MATH = frozenset({"sum", "avg", "min", "max"})
@@ -143,6 +147,8 @@ class _Metric(_Closed):
     name: StrictStr | None = None
     fingerprint: StrictStr | None = None
     goal: Literal["increase", "decrease"] | None = None
+    role: Literal["guardrail", "secondary"] | None = None
+    margin: Annotated[Number, Field(ge=0, lt=1)] | None = None
     conversion_window: StrictInt | None = None
     conversion_window_unit: WindowUnit | None = None
     breakdownFilter: Annotated[dict[str, Any], Keys(BreakdownFilter)] | None = None  # noqa: N815 - wire name
@@ -150,6 +156,13 @@ class _Metric(_Closed):
     sharedMetricId: float | None = None  # noqa: N815 - wire name
     version: float | None = None
     response: dict[str, Any] | None = None
+
+    @field_validator("margin")
+    @classmethod
+    def _of_guardrails(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is not None and info.data.get("role") != GUARDRAIL:
+            raise ValueError("only a guardrail has a margin: set role to guardrail, too")
+        return value
 
 
 class MeanMetric(_Metric):
@@ -254,6 +267,11 @@ def _validate_metric(metric: Any, index: int, attr: str) -> None:
         )
     if (problem := schema_problem(metric)) is not None:
         raise validation_error(f"{where}{problem}", attr)
+    if attr == "metrics" and metric.get("role") is not None:
+        raise validation_error(
+            f"{where}role: a metric of this list is a primary one; a {metric['role']} belongs in metrics_secondary.",
+            attr,
+        )
 
 
 def schema_problem(metric: Mapping[str, Any]) -> str | None:
@@ -385,6 +403,11 @@ def warnings_of(metric: Any, path: Path) -> list[WarningEntry]:
     mistakes = _mistakes(metric) if isinstance(metric, Mapping) else ()
     placed = [((*path, *mistake.place.split(".")), mistake) for mistake in mistakes]
     return [warning(mistake.code, place, f"{shown_path(place)}: {mistake.text}") for place, mistake in placed]
+
+
+def margin_of(metric: Mapping[str, Any]) -> float | None:
+    """Return the loss that a guardrail allows, as a share of the baseline, 0 by default; None for another metric."""
+    return float(metric.get("margin") or 0.0) if metric.get("role") == GUARDRAIL else None
 
 
 def is_legacy(metric: Any) -> bool:

@@ -181,7 +181,14 @@ METRIC_FIELDS: Notes = {
     "name": Note("Display name.", "Purchases"),
     "custom_name": "Display name, when it was changed.",
     "fingerprint": "Identifies what its results are computed from; made by the server.",
-    "goal": "Whether more of it is better (`increase`, also without it) or less; for display alone.",
+    "goal": "Whether more of it is better (`increase`, also without it) or less.",
+    "role": "In `metrics_secondary`: a `guardrail` can hold back a variant that harms it; a `secondary` one, the "
+    "default, decides nothing.",
+    "margin": Note(
+        "Of a guardrail: the loss that is allowed, as a share of the baseline. A variant ships when a larger one is "
+        "ruled out; with 0, the default, unless there is a clear one.",
+        0.02,
+    ),
     "conversion_window": Note("Time after the exposure in which events count; unlimited by default.", 7),
     "conversion_window_unit": Note("The unit of that.", "day"),
     "breakdownFilter": Note("Split the results by properties.", {"breakdowns": [{"property": "$browser"}]}),

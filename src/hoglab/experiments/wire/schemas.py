@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -123,7 +124,10 @@ def _link_list(value: Any) -> list[dict[str, Any]]:
 
 _OBJECT: JsonSchemaValue = {"type": "object", "additionalProperties": True}
 _METRIC_LIST: JsonSchemaValue = {"type": "array", "items": _OBJECT}
-_Metrics = Checked(rule=lambda value: metrics.validate_metrics(value, "metrics"), schema=_METRIC_LIST)
+_Primary, _Secondary = (
+    Checked(rule=partial(metrics.validate_metrics, attr=name), schema=_METRIC_LIST)
+    for name in ("metrics", "metrics_secondary")
+)
 _Ordering = Checked(rule=_ordering, schema={"type": "array", "items": {"type": "string"}})
 
 
@@ -161,8 +165,8 @@ class ExperimentPatch(WireModel):
         ]
         | None
     ) = None
-    metrics: Annotated[list[Any], _Metrics, Keys(list[ExperimentMetric], "Metric")] | None = None
-    metrics_secondary: Annotated[list[Any], _Metrics, Keys(list[ExperimentMetric], "Metric")] | None = None
+    metrics: Annotated[list[Any], _Primary, Keys(list[ExperimentMetric], "Metric")] | None = None
+    metrics_secondary: Annotated[list[Any], _Secondary, Keys(list[ExperimentMetric], "Metric")] | None = None
     stats_config: Annotated[Any, JsonAny(), Keys(StatsConfig)] = None
     scheduling_config: Annotated[dict[str, Any], JsonObject()] | None = None
     create_in_folder: Annotated[str, Text(blank=True)] | None = Field(None, alias="_create_in_folder")

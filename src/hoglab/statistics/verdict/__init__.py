@@ -8,6 +8,7 @@
 docs/statistics.md, "The verdict", has the rules, and how often they err.
 """
 
+from hoglab.statistics.verdict.guardrails import largest_loss, safety_config
 from hoglab.statistics.verdict.harm import HARM_LEVEL, anytime_p_value
 from hoglab.statistics.verdict.model import (
     Action,
@@ -34,9 +35,11 @@ from hoglab.statistics.verdict.planned import (
     PlannedPower,
     PlanSource,
     Progress,
+    people_to_show,
     planned_end,
     planned_power,
     progress_at,
+    shipping_config,
     standing,
 )
 from hoglab.statistics.verdict.rules import verdict
@@ -66,9 +69,13 @@ __all__ = [
     "VariantVerdict",
     "Verdict",
     "anytime_p_value",
+    "largest_loss",
+    "people_to_show",
     "planned_end",
     "planned_power",
     "progress_at",
+    "safety_config",
+    "shipping_config",
     "standing",
     "verdict",
 ]

@@ -25,7 +25,9 @@ class State(StrEnum):
     BETTER = "better"
     WORSE = "worse"
     MIXED = "mixed"
-    """Better on a primary metric and worse on another metric."""
+    """Better on a primary metric, and worse on another one or on a guardrail."""
+    NOT_SHOWN_SAFE = "not_shown_safe"
+    """Better on a primary metric, and a guardrail may still lose more than its margin."""
     INCONCLUSIVE = "inconclusive"
     """It is over, or as large as planned, and no difference is clear."""
 
@@ -35,6 +37,10 @@ class Decision(StrEnum):
 
     BETTER = "better"
     WORSE = "worse"
+    SAFE = "safe"
+    """Decision of a guardrail: it loses no more than its margin."""
+    NOT_SHOWN_SAFE = "not_shown_safe"
+    """Decision of a guardrail: it may lose more than its margin."""
     UNCLEAR = "unclear"
     EARLY = "early"
     """Decision of a method that allows a single look, before its planned end."""
@@ -61,6 +67,10 @@ class Action(StrEnum):
     """Ship one of several variants that are better than the baseline and not told apart."""
     KEEP_BASELINE = "keep_baseline"
     WEIGH = "weigh"
+    DO_NOT_SHIP = "do_not_ship"
+    """A better variant harms a guardrail."""
+    SHOW_SAFETY = "show_safety"
+    """Get more people: a guardrail of a better variant is not shown to be safe."""
     STOP = "stop"
     STOP_FOR_HARM = "stop_for_harm"
     """Stop before the planned end: a variant is certainly worse."""
@@ -92,6 +102,11 @@ class Evidence:
     """Means of the baseline and of the variant, as measured."""
     anytime_p: float | None = None
     """One-sided p-value, valid at any time, of the side on which the variant is seen (`.harm`)."""
+    p_above: float | None = None
+    """One-sided p-value, without a correction, that the variant's mean is above the baseline's; of a posterior the
+    probability that it is below."""
+    largest_loss: float | None = None
+    """Largest loss of a guardrail that is still possible, as a share of the baseline (`.guardrails`)."""
     is_significant: bool = False
     """Whether the method calls the effect significant; its p-value is corrected where the experiment asks for that."""
     p_value: float | None = None
@@ -116,6 +131,12 @@ class Evidence:
         if not self.is_significant or self.is_above is None:
             return Decision.UNCLEAR
         return Decision.WORSE if self.is_above == wants_decrease else Decision.BETTER
+
+    def p_better(self, *, wants_decrease: bool) -> float:
+        """Return the one-sided p-value of the variant being better; 1 without statistics."""
+        if self.interval is None or self.p_above is None:
+            return 1.0
+        return 1 - self.p_above if wants_decrease else self.p_above
 
     def is_harmful(self, *, wants_decrease: bool, comparisons: int) -> bool:
         """Return whether the variant is certainly worse, where so many comparisons are watched for that."""
@@ -165,6 +186,23 @@ class MetricEvidence:
     """Whether its values are shares of people, and so absolute differences in percentage points."""
     contests: Sequence[Contest] = ()
     """Comparisons of test variants with each other, by the method of the experiment, without a correction."""
+    margin: float | None = None
+    """Loss that a guardrail allows, as a share of the baseline, 0 for a clear one; None for another metric."""
+    people_to_show: int | None = None
+    """Number of people in all variants together that would show a guardrail to be safe, if it loses nothing."""
+
+    @property
+    def is_guardrail(self) -> bool:
+        return self.margin is not None
+
+    @property
+    def decides(self) -> bool:
+        """Whether the metric can change what is decided: secondary ones cannot."""
+        return self.is_primary or self.is_guardrail
+
+    @property
+    def role(self) -> str:
+        return "primary" if self.is_primary else "guardrail" if self.is_guardrail else "secondary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +224,7 @@ class Case:
     @property
     def invalidating(self) -> Sequence[Concern]:
         """Critical findings about the experiment as a whole, or about a metric that decides it."""
-        secondary = {metric.uuid for metric in self.metrics if not metric.is_primary}
+        secondary = {metric.uuid for metric in self.metrics if not metric.decides}
         return [concern for concern in self.critical if concern.metric_uuid not in secondary]
 
     @property
@@ -207,6 +245,11 @@ class Case:
     def level(self) -> float:
         """Confidence level of the intervals, e.g. 0.95."""
         return self.config.level
+
+    @property
+    def shipping_level(self) -> float:
+        """How often at most any variant is better without an effect, over all primary metrics together: 0.025."""
+        return (1 - self.level) / 2
 
     @property
     def is_over(self) -> bool:
@@ -275,6 +318,12 @@ class MetricDecision:
     name: str
     is_primary: bool
     variants: tuple[VariantDecision, ...]
+    margin: float | None = None
+    """Loss that a guardrail allows, as a share of the baseline; None for another metric."""
+
+    @property
+    def decides(self) -> bool:
+        return self.is_primary or self.margin is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,21 +349,23 @@ class Judged:
 
     @property
     def held_back(self) -> tuple[str, ...]:
-        """Variants that would be better, were there statistics of all primary metrics."""
+        """Variants that would be better, were there statistics of all primary metrics and guardrails."""
         return tuple(
             verdict.variant
             for verdict in self.variants
             if verdict.state in (State.RUNNING, State.INCONCLUSIVE)
-            and Decision.BETTER in primary_decisions(self.metrics, verdict.variant)
+            and Decision.BETTER in decisions_of(self.metrics, verdict.variant)
         )
 
 
-def primary_decisions(metrics: Iterable[MetricDecision], variant: str) -> set[Decision]:
-    """Return the decisions of primary metrics about a variant."""
+def decisions_of(
+    metrics: Iterable[MetricDecision], variant: str, *, guardrails: bool = False
+) -> set[Decision]:
+    """Return the decisions of primary metrics about a variant, or those of guardrails."""
     return {
         decided.decision
         for metric in metrics
-        if metric.is_primary
+        if (metric.margin is not None if guardrails else metric.is_primary)
         for decided in metric.variants
         if decided.variant == variant
     }

@@ -15,13 +15,14 @@ from math import ceil, isfinite
 from operator import add
 from typing import Any
 
-from hoglab.statistics.config import DifferenceType, StatisticsConfig
+from hoglab.statistics.config import BayesianConfig, DifferenceType, StatisticsConfig
 from hoglab.statistics.planning.plans import power_at, sample_size_for
 from hoglab.statistics.planning.power import DEFAULT_POWER
 from hoglab.statistics.planning.running_time import MAX_COUNT, remaining_days
 from hoglab.statistics.refusal import RefusalError
 from hoglab.statistics.samples.kinds import SufficientStatistics
 from hoglab.statistics.samples.quantiles import QuantileSample
+from hoglab.statistics.verdict.guardrails import safety_config
 
 MIN_PLANNED_DAYS = 14
 """Minimum length of a plan that nobody wrote down: two whole weeks, so that each weekday is in it twice."""
@@ -85,10 +86,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The statistics of one primary metric at one moment, the baseline's first."""
+    """The statistics of one primary metric or guardrail at one moment, the baseline's first."""
 
     groups: Sequence[SufficientStatistics]
     wants_decrease: bool = False
+    margin: float | None = None
+    """Loss that a guardrail allows, as a share of the baseline; None for a primary metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,8 @@ class Look:
     """People whom the plan counts: those whom every primary metric counts already."""
     days: float
     """Days since the start."""
-    primary: Sequence[Measured] = ()
+    measured: Sequence[Measured] = ()
+    """Primary metrics, and guardrails with a margin."""
     exposed: int | None = None
     """People exposed, where they may be more."""
 
@@ -178,12 +182,13 @@ def is_reached(plan: Plan, config: StatisticsConfig, look: Look) -> bool:
         )
     if look.days < MIN_PLANNED_DAYS:
         return False
+    judging = _judging(config, look.measured)
     known = [
         power
-        for measured in look.primary
-        if (power := _planned(plan, config, measured, lambda pair: pair.power())) is not None
+        for measured in look.measured
+        if (power := _planned(plan, judging(measured), measured, lambda pair: pair.power())) is not None
     ]
-    return bool(known) and min(known) >= DEFAULT_POWER
+    return bool(known) and min(known) >= _power_of_each(_guardrails(look.measured))
 
 
 def planned_power(plan: Plan, config: StatisticsConfig, measured: Measured) -> PlannedPower | None:
@@ -199,7 +204,7 @@ def planned_power(plan: Plan, config: StatisticsConfig, measured: Measured) -> P
     power = _planned(
         plan, config, measured, lambda pair: replace(pair, size=round(pair.size * growth)).power()
     )
-    needed = _planned(plan, config, measured, lambda pair: pair.growth_needed())
+    needed = _planned(plan, config, measured, lambda pair: pair.growth_needed(DEFAULT_POWER))
     if power is None or needed is None or needed * sum(sizes) > MAX_COUNT:
         return None
     return PlannedPower(plan.people, plan.effect, power, ceil(needed * sum(sizes)))
@@ -243,17 +248,68 @@ class _Pair:
     def power(self) -> float:
         return power_at(self.config, self.pooled, self.difference, self.size, test_share=self.test_share)
 
-    def growth_needed(self) -> float:
+    def growth_needed(self, power: float) -> float:
         """Return the factor by which the number of people has to grow."""
-        needed = sample_size_for(self.config, self.pooled, self.difference, test_share=self.test_share)
+        needed = sample_size_for(
+            self.config, self.pooled, self.difference, test_share=self.test_share, power=power
+        )
         return needed / self.size
 
 
+def people_to_show(
+    config: StatisticsConfig, guardrail: Measured, *, people: int, guardrails: int
+) -> int | None:
+    """Return how many people in all show a guardrail to be safe, if it loses nothing; None where that is not known.
+
+    So many people came until the guardrail was measured, and there are so many guardrails with a margin.
+    """
+    power = _power_of_each(guardrails)
+    growth = _planned(Plan(), safety_config(config), guardrail, lambda pair: pair.growth_needed(power))
+    needed = 0.0 if growth is None else growth * people
+    return ceil(needed) if 0 < needed <= MAX_COUNT else None
+
+
+def _power_of_each(guardrails: int) -> float:
+    """Return the power that each metric needs for a plan's: with G guardrails 1 - β/(G + 1).
+
+    All of them have to succeed together, so that each may fail by its part only (Schultzberg et al. 2024).
+    """
+    return 1 - (1 - DEFAULT_POWER) / (guardrails + 1)
+
+
+def _guardrails(measured: Sequence[Measured]) -> int:
+    return sum(metric.margin is not None for metric in measured)
+
+
+def shipping_config(config: StatisticsConfig, comparisons: int) -> StatisticsConfig:
+    """Return the comparison that makes a variant better, where there are so many of them.
+
+    Its two-sided level is divided by their number; Holm's rule, which decides, finds no less. A Bayesian effect has to
+    exclude zero from the interval.
+    """
+    test = config.inference_config
+    if isinstance(test, BayesianConfig):
+        level = 1 - (1 - test.ci_level) / 2 / comparisons
+        return replace(config, inference_config=replace(test, ci_level=level))
+    return replace(config, inference_config=replace(test, alpha=test.alpha / comparisons))
+
+
+def _judging(
+    config: StatisticsConfig, measured: Sequence[Measured]
+) -> Callable[[Measured], StatisticsConfig]:
+    """Return the function that says by which comparison a metric is judged."""
+    comparisons = sum(len(metric.groups) - 1 for metric in measured if metric.margin is None)
+    primary, guardrail = shipping_config(config, max(comparisons, 1)), safety_config(config)
+    return lambda metric: primary if metric.margin is None else guardrail
+
+
 def _people_needed(plan: Plan, config: StatisticsConfig, look: Look) -> int | None:
+    judging, power = _judging(config, look.measured), _power_of_each(_guardrails(look.measured))
     needed = [
         growth * look.people
-        for measured in look.primary
-        if (growth := _planned(plan, config, measured, lambda pair: pair.growth_needed())) is not None
+        for measured in look.measured
+        if (growth := _planned(plan, judging(measured), measured, lambda pair: pair.growth_needed(power)))
+        is not None
     ]
     most = max(needed, default=0.0)
     return ceil(most) if 0 < most <= MAX_COUNT else None
@@ -271,8 +327,10 @@ def _planned(
     try:
         pooled = _pooled(measured.groups)
         relative = config.inference_config.difference_type is DifferenceType.RELATIVE
-        effect = plan.planned_effect if relative else plan.planned_effect * pooled.mean
-        pair = _Pair(config, pooled, -effect if measured.wants_decrease else effect, size, smallest / size)
+        least = plan.planned_effect if measured.margin is None else measured.margin
+        effect = least if relative else least * pooled.mean
+        is_down = measured.wants_decrease == (measured.margin is None)  # a guardrail is planned for its loss
+        pair = _Pair(config, pooled, -effect if is_down else effect, size, smallest / size)
     except (RefusalError, ValueError):
         return None
     # A rate of 0.9 cannot grow by 0.3 of itself; it may fall by as much.

@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
 from hoglab.statistics.config import BayesianConfig
+from hoglab.statistics.multiple_testing import holm
 from hoglab.statistics.verdict import words
 from hoglab.statistics.verdict.model import (
     Case,
@@ -19,7 +20,7 @@ from hoglab.statistics.verdict.model import (
     VariantDecision,
     VariantVerdict,
     Verdict,
-    primary_decisions,
+    decisions_of,
 )
 
 
@@ -28,13 +29,14 @@ def verdict(case: Case) -> Verdict:
 
     Nothing is decided while there is a critical finding about the experiment or a primary metric; one about a secondary
     metric concerns that metric alone. A method of a single look decides at the planned end and not before; a sequential
-    one whenever an effect is clear. Primary metrics decide; a secondary metric that is
-    clearly worse makes a better variant a mixed one. Nothing is better while a primary metric has no statistics about
-    it. Several better variants are compared with each other. A variant that is certainly worse on a primary metric, or
-    on a secondary one that is to fall, is worse at any time. The order of metrics and variants decides nothing.
+    one whenever an effect is clear. Primary metrics decide, at one level for all of them and all variants (Holm).
+    Guardrails can hold a better variant back: one that loses, or is not shown to lose less than its margin. Secondary
+    metrics decide nothing. Nothing is better while a primary metric or a guardrail has no statistics about it. Several
+    better variants are compared with each other. A variant that is certainly worse on a primary metric or a guardrail
+    is worse at any time. The order of metrics and variants decides nothing.
     """
-    harms = _harms(case)
-    metrics = tuple(_decided(case, metric, harms) for metric in case.metrics)
+    harms, gains = _harms(case), _gains(case)
+    metrics = tuple(_decided(case, metric, harms, gains) for metric in case.metrics)
     variants = tuple(VariantVerdict(key, _state_of(case, key, metrics)) for key in _variants(case.metrics))
     state = _overall(case, variants)
     harmful = tuple(
@@ -58,15 +60,14 @@ def verdict(case: Case) -> Verdict:
 def _harms(case: Case) -> frozenset[tuple[str, str]]:
     """Return the metrics, by uuid, and variants with certain harm: none after the end, or while decisions are withheld.
 
-    Primary metrics are watched, and secondary ones that are to fall, such as errors and refunds: nobody says so of a
-    metric by accident.
+    Primary metrics and guardrails are watched.
     """
     if case.invalidating or case.has_ended:
         return frozenset()
     watched = [
         (metric, evidence)
         for metric in case.metrics
-        if (metric.is_primary or metric.wants_decrease) and metric.uuid not in case.withheld
+        if metric.decides and metric.uuid not in case.withheld
         for evidence in metric.variants
     ]
     return frozenset(
@@ -76,7 +77,32 @@ def _harms(case: Case) -> frozenset[tuple[str, str]]:
     )
 
 
-def _decided(case: Case, metric: MetricEvidence, harms: Container[tuple[str, str]]) -> MetricDecision:
+def _gains(case: Case) -> frozenset[tuple[str, str]]:
+    """Return the primary metrics, by uuid, and variants that are better, over all of them at one level (Holm).
+
+    Each is a one-sided test. One without statistics counts as a test that fails, so that the number of tests does not
+    depend on the data.
+    """
+    tests = [
+        (metric.uuid, evidence.variant, evidence.p_better(wants_decrease=metric.wants_decrease))
+        for metric in case.metrics
+        if metric.is_primary
+        for evidence in metric.variants
+    ]
+    adjusted = holm([p_value for _, _, p_value in tests])
+    return frozenset(
+        (uuid, variant)
+        for (uuid, variant, _), p_value in zip(tests, adjusted, strict=True)
+        if p_value is not None and p_value < case.shipping_level
+    )
+
+
+def _decided(
+    case: Case,
+    metric: MetricEvidence,
+    harms: Container[tuple[str, str]],
+    gains: Container[tuple[str, str]],
+) -> MetricDecision:
     return MetricDecision(
         metric.uuid,
         metric.name,
@@ -84,7 +110,7 @@ def _decided(case: Case, metric: MetricEvidence, harms: Container[tuple[str, str
         tuple(
             VariantDecision(
                 evidence.variant,
-                _decision(case, metric, evidence, harms),
+                _decision(case, metric, evidence, harms, gains),
                 evidence.effect,
                 evidence.interval,
                 evidence.largest_difference,
@@ -92,18 +118,35 @@ def _decided(case: Case, metric: MetricEvidence, harms: Container[tuple[str, str
             )
             for evidence in metric.variants
         ),
+        metric.margin,
     )
 
 
 def _decision(
-    case: Case, metric: MetricEvidence, evidence: Evidence, harms: Container[tuple[str, str]]
+    case: Case,
+    metric: MetricEvidence,
+    evidence: Evidence,
+    harms: Container[tuple[str, str]],
+    gains: Container[tuple[str, str]],
 ) -> Decision:
     if case.invalidating or metric.uuid in case.withheld:
         return Decision.WITHHELD
     if (metric.uuid, evidence.variant) in harms:
         return Decision.WORSE
     direction = evidence.direction(wants_decrease=metric.wants_decrease)
-    return direction if case.may_decide or direction is Decision.MISSING else Decision.EARLY
+    if direction is Decision.MISSING:
+        # Where nothing happened in both groups, nothing was lost.
+        is_lost = metric.margin != 0 or evidence.means != (0, 0)
+        return direction if is_lost else Decision.UNCLEAR
+    if not case.may_decide:
+        return Decision.EARLY
+    if metric.is_primary and direction is Decision.BETTER:
+        return direction if (metric.uuid, evidence.variant) in gains else Decision.UNCLEAR
+    if metric.margin and not metric.is_primary:
+        if evidence.largest_loss is not None and evidence.largest_loss < metric.margin:
+            return Decision.SAFE
+        return direction if direction is Decision.WORSE else Decision.NOT_SHOWN_SAFE
+    return direction
 
 
 def _variants(metrics: Iterable[MetricEvidence]) -> list[str]:
@@ -113,17 +156,12 @@ def _variants(metrics: Iterable[MetricEvidence]) -> list[str]:
 def _state_of(case: Case, variant: str, metrics: Iterable[MetricDecision]) -> State:
     if case.invalidating:
         return State.INVALID
-    primary = primary_decisions(metrics, variant)
-    is_worse = any(
-        decided.decision is Decision.WORSE
-        for metric in metrics
-        for decided in metric.variants
-        if decided.variant == variant
-    )
-    if Decision.BETTER in primary and is_worse:
+    primary = decisions_of(metrics, variant)
+    guardrails = decisions_of(metrics, variant, guardrails=True)
+    if Decision.BETTER in primary and Decision.WORSE in primary | guardrails:
         return State.MIXED
-    if Decision.BETTER in primary and Decision.MISSING not in primary:
-        return State.BETTER
+    if Decision.BETTER in primary and Decision.MISSING not in primary | guardrails:
+        return State.NOT_SHOWN_SAFE if Decision.NOT_SHOWN_SAFE in guardrails else State.BETTER
     if Decision.WORSE in primary:
         return State.WORSE
     return State.INCONCLUSIVE if case.is_over else State.RUNNING
@@ -168,7 +206,7 @@ def _overall(case: Case, variants: Sequence[VariantVerdict]) -> State:
     if case.invalidating:
         return State.INVALID
     states = {variant_verdict.state for variant_verdict in variants}
-    for state in (State.BETTER, State.MIXED):
+    for state in (State.BETTER, State.NOT_SHOWN_SAFE, State.MIXED):
         if state in states:
             return state
     if states == {State.WORSE}:

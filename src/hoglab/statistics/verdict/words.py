@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from hoglab.statistics.config import BayesianConfig
-from hoglab.statistics.multiple_testing import Correction
-from hoglab.statistics.numbers import effect_text, interval_text, mean_text, number_text
+from hoglab.statistics.verdict.guardrail_words import (
+    about_guardrails,
+    harmed_guardrails,
+    not_shown_safe_headline,
+    show_safety,
+)
 from hoglab.statistics.verdict.harm import HARM_LEVEL
 from hoglab.statistics.verdict.model import (
     Action,
     Case,
     Decision,
-    Evidence,
     Judged,
-    MetricDecision,
-    MetricEvidence,
     NextAction,
     Reason,
     State,
     VariantVerdict,
 )
 from hoglab.statistics.verdict.planned import DEFAULT_EFFECT, PlanSource, Progress
+from hoglab.statistics.verdict.statements import (
+    Statement,
+    clear_statements,
+    clearest_first,
+    counted,
+    gains_of,
+    joined,
+    losses_of,
+    of_primary,
+    secondary_losses_of,
+    written_effect,
+)
 
 _FIXES = {
     "sample_ratio_mismatch": Action.FIX_ASSIGNMENT,
@@ -38,60 +49,17 @@ _FIXES = {
     "denominator_imbalance": Action.FIX_METRIC,
 }
 """Actions by the code of the critical finding that they repair."""
-_SAYS = {Decision.BETTER: "better", Decision.WORSE: "worse"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """A clear decision of one metric about one variant."""
-
-    case: Case
-    metric: MetricEvidence
-    evidence: Evidence
-    decision: Decision
-
-    @property
-    def effect(self) -> str:
-        baseline = None if self.evidence.means is None else self.evidence.means[0]
-        return effect_text(
-            self.evidence.effect or 0.0,
-            relative=self.case.is_relative,
-            is_share=self.metric.is_share,
-            baseline=baseline,
-        )
-
-    @property
-    def numbers(self) -> str:
-        """``“Revenue”: +5.0% (95% interval +1.0% … +9.0%)``; without an interval ``“Revenue”: from 20% to 0%``."""
-        if self.evidence.interval is None:
-            before, after = self.evidence.means or (None, None)
-            former, present = (mean_text(mean, is_share=self.metric.is_share) for mean in (before, after))
-            return f"“{self.metric.name}”: from {former} to {present}"
-        interval = interval_text(
-            self.evidence.interval, relative=self.case.is_relative, is_share=self.metric.is_share
-        )
-        means = self.evidence.means
-        is_odd = self.case.is_relative and means is not None and means[0] < 0
-        way = f"from {number_text(means[0])} to {number_text(means[1])}, " if means and is_odd else ""
-        return f"“{self.metric.name}”: {way}{self.effect} ({self.case.level * 100:g}% interval {interval})"
-
-    @property
-    def reason(self) -> Reason:
-        role = "primary" if self.metric.is_primary else "secondary"
-        said = _SAYS[self.decision]
-        text = f"“{self.evidence.variant}” does {said} on the {role} metric {self.numbers}."
-        return Reason(f"{role}_{said}", text, self.metric.uuid, self.evidence.variant)
 
 
 def headline(judged: Judged) -> str:
     """Return the verdict in one or two sentences."""
     case, variants = judged.case, judged.variants
-    said = _clear(case, judged.metrics)
+    said = clear_statements(case, judged.metrics)
     match judged.state:
         case State.INVALID:
             return f"Do not decide. {case.invalidating[0].message}"
         case State.RUNNING | State.WORSE if judged.harmful:
-            losses = [f"“{variant}” does harm: {_losses(variant, said)}" for variant in judged.harmful]
+            losses = [f"“{variant}” does harm: {losses_of(variant, said)}" for variant in judged.harmful]
             return f"{'; '.join(losses)}. That is certain, whatever the plan says."
         case State.RUNNING | State.INCONCLUSIVE if judged.held_back:
             return _held_back_headline(judged, said)
@@ -100,23 +68,25 @@ def headline(judged: Judged) -> str:
         case State.RUNNING:
             return f"Running {_so_far(case.progress)}."
         case State.BETTER:
-            leaders = _ordered(judged.leaders, said)
+            leaders = clearest_first(judged.leaders, said)
             if len(leaders) == 1:
-                return f"“{leaders[0]}” does better on {_gains(leaders[0], said)}."
-            gains = [f"“{variant}” on {_gains(variant, said)}" for variant in leaders]
+                return f"“{leaders[0]}” does better on {gains_of(leaders[0], said)}."
+            gains = [f"“{variant}” on {gains_of(variant, said)}" for variant in leaders]
             return (
                 f"{len(leaders)} variants do better than “{case.baseline}”, and are not told apart: "
-                f"{_joined(gains)}."
+                f"{joined(gains)}."
             )
         case State.WORSE:
-            worst = _primary(said, Decision.WORSE)
+            worst = of_primary(said, Decision.WORSE)
             if len(variants) == 1:
-                return f"“{variants[0].variant}” does worse on {_joined([statement.numbers for statement in worst])}."
+                return f"“{variants[0].variant}” does worse on {joined([statement.numbers for statement in worst])}."
             return (
                 "All variants do worse: "
-                + _joined([f"“{statement.evidence.variant}” on {statement.numbers}" for statement in worst])
+                + joined([f"“{statement.evidence.variant}” on {statement.numbers}" for statement in worst])
                 + "."
             )
+        case State.NOT_SHOWN_SAFE:
+            return not_shown_safe_headline(judged, said)
         case State.MIXED:
             return _mixed_headline(variants, said)
         case State.INCONCLUSIVE:
@@ -133,18 +103,31 @@ def action(judged: Judged) -> NextAction:
             first = case.invalidating[0]
             return NextAction(_FIXES.get(first.code, Action.FIX), first.advice)
         case State.BETTER:
-            leaders = _ordered(judged.leaders, _clear(case, judged.metrics))
+            leaders = clearest_first(judged.leaders, clear_statements(case, judged.metrics))
             if len(leaders) == 1:
-                return NextAction(Action.SHIP_VARIANT, f"Ship “{leaders[0]}”.", leaders[0])
+                losses = secondary_losses_of(leaders[0], clear_statements(case, judged.metrics))
+                text = f"Ship “{leaders[0]}”." + (f" {losses}" if losses else "")
+                return NextAction(Action.SHIP_VARIANT, text, leaders[0])
             return NextAction(
                 Action.CHOOSE_VARIANT,
-                f"Ship one of {_joined([f'“{variant}”' for variant in leaders])}: each is better than {baseline}, and "
+                f"Ship one of {joined([f'“{variant}”' for variant in leaders])}: each is better than {baseline}, and "
                 "which is the best of them is not clear. Choose by cost, or test them against each other.",
             )
         case State.RUNNING | State.WORSE if judged.harmful:
             return _stop_for_harm(judged)
         case State.WORSE:
             return NextAction(Action.KEEP_BASELINE, f"End the experiment and keep {baseline}.", case.baseline)
+        case State.NOT_SHOWN_SAFE:
+            return NextAction(Action.SHOW_SAFETY, show_safety(judged))
+        case State.MIXED if harmed := harmed_guardrails(judged):
+            variants = joined(
+                [f"“{key}”" for key in dict.fromkeys(evidence.variant for _, evidence in harmed)]
+            )
+            names = joined([f"“{name}”" for name in dict.fromkeys(metric.name for metric, _ in harmed)])
+            return NextAction(
+                Action.DO_NOT_SHIP,
+                f"Do not ship {variants}: find out what harms {names}, repair it, and test again.",
+            )
         case State.MIXED:
             return NextAction(
                 Action.WEIGH,
@@ -153,7 +136,7 @@ def action(judged: Judged) -> NextAction:
         case _ if not has_primary:
             return NextAction(Action.ADD_METRIC, "Add a primary metric: it is what decides.")
         case _ if judged.held_back:
-            names = _joined([f"“{name}”" for name in _unknown(judged)])
+            names = joined([f"“{name}”" for name in _unknown(judged)])
             return NextAction(
                 Action.FIX_METRIC,
                 f"Find out why there are no statistics of {names}, or make it a secondary metric; do not ship before.",
@@ -181,14 +164,16 @@ def reasons(judged: Judged) -> Iterator[Reason]:
     if judged.state is State.INVALID:
         yield from concerns
         return
-    said = _clear(case, judged.metrics)
+    said = clear_statements(case, judged.metrics)
     yield from (finding.reason for finding in said)
     yield from concerns
     yield from _about_missing(case)
+    yield from about_guardrails(judged)
     yield from _about_harm(judged)
     yield from _about_the_end(case, judged.state)
     yield _about_the_method(case)
     yield from _about_several(judged)
+    yield from _about_errors(case)
 
 
 def _about_missing(case: Case) -> Iterator[Reason]:
@@ -220,7 +205,7 @@ def _about_the_end(case: Case, state: State) -> Iterator[Reason]:
     if progress.exposed is not None and progress.exposed > progress.people:
         yield Reason(
             "people_not_counted_yet",
-            f"The plan counts the {_counted(progress.people, 'person', 'people')} whom every primary metric counts so "
+            f"The plan counts the {counted(progress.people, 'person', 'people')} whom every primary metric counts so "
             f"far, of {progress.exposed:,} exposed.",
         )
     if progress.source is PlanSource.DEFAULT:
@@ -264,7 +249,7 @@ def _about_harm(judged: Judged) -> Iterator[Reason]:
 
 def _stop_for_harm(judged: Judged) -> NextAction:
     baseline = judged.case.baseline
-    names = _joined([f"“{variant}”" for variant in judged.harmful])
+    names = joined([f"“{variant}”" for variant in judged.harmful])
     if len(judged.harmful) == len(judged.variants):
         return NextAction(
             Action.STOP_FOR_HARM,
@@ -285,39 +270,47 @@ def _about_several(judged: Judged) -> Iterator[Reason]:
     if len(better) > 1:
         leaders = [f"“{variant}”" for variant in judged.leaders]
         beaten = [name for name in better if name not in leaders]
-        parts = [
-            f"{_joined(better)} are all better than “{case.baseline}”, and were compared with each other"
-        ]
+        parts = [f"{joined(better)} are all better than “{case.baseline}”, and were compared with each other"]
         if beaten:
-            parts.append(f"another of them is clearly better than {_joined(beaten)}")
+            parts.append(f"another of them is clearly better than {joined(beaten)}")
         if len(leaders) > 1:
-            parts.append(f"{_joined(leaders)} are not told apart")
+            parts.append(f"{joined(leaders)} are not told apart")
         yield Reason("several_better", f"{'; '.join(parts)}.")
+
+
+def _about_errors(case: Case) -> Iterator[Reason]:
+    """Yield how often the verdict errs, by its own rules; docs/statistics.md counts it in simulated experiments."""
     count = sum(len(metric.variants) for metric in case.metrics if metric.is_primary)
-    test = case.config.inference_config
-    if count > 1 and (case.config.correction is Correction.NONE or isinstance(test, BayesianConfig)):
-        verdict = 1 - test.ci_level if isinstance(test, BayesianConfig) else test.alpha / 2
-        yield Reason(
-            "uncorrected_comparisons",
-            f"{count} comparisons decide, and nothing corrects for their number: without any effect at least one of "
-            f"them is better in up to {min(count * verdict, 1):.1%} of experiments.",
-        )
+    if not count:
+        return
+    looks = ", however often it is read" if case.is_sequential else ""
+    together = f" over all {count} comparisons together (Holm)" if count > 1 else ""
+    text = (
+        f"Without any effect a variant is called better in at most {case.shipping_level:.1%} of "
+        f"experiments{together}{looks}."
+    )
+    if any(metric.margin for metric in case.metrics):
+        text += f" One that harms a guardrail by its margin ships in at most {1 - case.level:.0%}."
+    yield Reason("error_rates", text)
 
 
-def _mixed_headline(variants: Sequence[VariantVerdict], said: Sequence[_Said]) -> str:
+def _mixed_headline(variants: Sequence[VariantVerdict], said: Sequence[Statement]) -> str:
     mixed = {statement.variant for statement in variants if statement.state is State.MIXED}
-    lead = _primary(
+    lead = of_primary(
         [statement for statement in said if statement.evidence.variant in mixed], Decision.BETTER
     )[0]
     key = lead.evidence.variant
     parts = {
-        decision: _joined(
+        decision: joined(
             [
                 f"“{statement.metric.name}” ({statement.effect})"
                 for statement in said
                 if statement.evidence.variant == key
                 and statement.decision is decision
-                and (statement.metric.is_primary or decision is Decision.WORSE)
+                and (
+                    statement.metric.is_primary
+                    or (statement.metric.is_guardrail and decision is Decision.WORSE)
+                )
             ]
         )
         for decision in (Decision.BETTER, Decision.WORSE)
@@ -325,14 +318,14 @@ def _mixed_headline(variants: Sequence[VariantVerdict], said: Sequence[_Said]) -
     return f"“{key}” does better on {parts[Decision.BETTER]}, but worse on {parts[Decision.WORSE]}."
 
 
-def _inconclusive_headline(case: Case, said: Sequence[_Said]) -> str:
+def _inconclusive_headline(case: Case, said: Sequence[Statement]) -> str:
     if not case.progress.is_reached:
         return f"Stopped too early to decide: it ran {_so_far(case.progress)}."
     possible = _possible(case)
     if possible is None:
         return "Nothing can be said: no primary metric has statistics."
-    worse = [f"“{finding.evidence.variant}”" for finding in _primary(said, Decision.WORSE)]
-    also = f" {_joined(list(dict.fromkeys(worse)))} does worse." if worse else ""
+    worse = [f"“{finding.evidence.variant}”" for finding in of_primary(said, Decision.WORSE)]
+    also = f" {joined(list(dict.fromkeys(worse)))} does worse." if worse else ""
     return f"No clear winner{possible}.{also}"
 
 
@@ -351,26 +344,26 @@ def _possible(case: Case) -> str | None:
             if variant.largest_difference is not None
         ]
         if largest:
-            bound = _effect(case, metric, max(largest)).removeprefix("+")
+            bound = written_effect(case, metric, max(largest)).removeprefix("+")
             bounds.append(f"“{metric.name}” beyond ±{bound}")
     if bounds:
-        return f": no difference on {_joined(bounds)} is likely"
+        return f": no difference on {joined(bounds)} is likely"
     if unbounded:
-        return f", and no bound on the difference on {_joined(unbounded)}: the baseline's value is not told from zero"
+        return f", and no bound on the difference on {joined(unbounded)}: the baseline's value is not told from zero"
     return None
 
 
 def _so_far(progress: Progress) -> str:
     """Describe the progress: ``for 6 of 15 days, with 3,210 of 8,000 people``."""
-    days = _counted(progress.days, "day") if progress.days else "less than a day"
-    people = _counted(progress.people, "person", "people")
+    days = counted(progress.days, "day") if progress.days else "less than a day"
+    people = counted(progress.people, "person", "people")
     if progress.days_needed is not None and progress.days_needed > progress.days:
         done = f"{progress.days:,}" if progress.days else "less than one"
-        days = f"{done} of {_about(progress)}{_counted(progress.days_needed, 'day')}"
+        days = f"{done} of {_about(progress)}{counted(progress.days_needed, 'day')}"
     if progress.people_remaining:
-        people = f"{progress.people:,} of {_counted(progress.people + progress.people_remaining, 'person', 'people')}"
+        people = f"{progress.people:,} of {counted(progress.people + progress.people_remaining, 'person', 'people')}"
     elif progress.people_needed is not None and not progress.is_reached:
-        people = f"all of the {_counted(progress.people_needed, 'person', 'people')} that it takes"
+        people = f"all of the {counted(progress.people_needed, 'person', 'people')} that it takes"
     unknown = progress.source is PlanSource.UNKNOWN and not progress.is_reached
     more = "; how many it takes cannot be said yet" if unknown else ""
     return f"for {days}, with {people}{more}"
@@ -382,97 +375,26 @@ def _about(progress: Progress) -> str:
 
 def _keep_running(case: Case) -> str:
     days = case.progress.days_remaining
-    wait = f"for about {_counted(days, 'more day')}" if days is not None else "until more people have come"
+    wait = f"for about {counted(days, 'more day')}" if days is not None else "until more people have come"
     if case.is_sequential:
         return f"Keep it running {wait}, or until something is clear."
     return f"Keep it running {wait}, and do not decide by what it shows before."
 
 
-def _clear(case: Case, metrics: Sequence[MetricDecision]) -> list[_Said]:
-    """Return every clear decision, primary metrics first."""
-    statements = [
-        _Said(case, metric, evidence, decided.decision)
-        for metric, decisions in zip(case.metrics, metrics, strict=True)
-        for evidence, decided in zip(metric.variants, decisions.variants, strict=True)
-        if decided.decision in _SAYS
-    ]
-    return sorted(statements, key=lambda statement: not statement.metric.is_primary)
-
-
-def _primary(said: Sequence[_Said], decision: Decision) -> list[_Said]:
-    """Return the clear decisions of primary metrics, the clearest first."""
-    statements = [
-        statement for statement in said if statement.metric.is_primary and statement.decision is decision
-    ]
-    return sorted(
-        statements,
-        key=lambda statement: (
-            -statement.evidence.strength,
-            statement.evidence.variant,
-            statement.metric.uuid,
-        ),
-    )
-
-
-def _ordered(leaders: Sequence[str], said: Sequence[_Said]) -> list[str]:
-    """Return the leading variants, the one with the clearest gain first."""
-    clearest = dict.fromkeys(statement.evidence.variant for statement in _primary(said, Decision.BETTER))
-    return [variant for variant in clearest if variant in leaders]
-
-
-def _losses(variant: str, said: Sequence[_Said]) -> str:
-    """Write what a variant loses, on metrics of any role."""
-    return _joined(
-        [
-            statement.numbers
-            for statement in said
-            if statement.evidence.variant == variant and statement.decision is Decision.WORSE
-        ]
-    )
-
-
-def _gains(variant: str, said: Sequence[_Said]) -> str:
-    """Write what a variant gains on primary metrics."""
-    return _joined(
-        [
-            statement.numbers
-            for statement in said
-            if statement.evidence.variant == variant
-            and statement.metric.is_primary
-            and statement.decision is Decision.BETTER
-        ]
-    )
-
-
 def _unknown(judged: Judged) -> list[str]:
-    """Return the names of primary metrics without statistics about a variant that would be better."""
+    """Return the names of deciding metrics without statistics about a variant that would be better."""
     return list(
         dict.fromkeys(
             metric.name
             for metric in judged.metrics
-            if metric.is_primary
+            if metric.decides
             for decided in metric.variants
             if decided.decision is Decision.MISSING and decided.variant in judged.held_back
         )
     )
 
 
-def _held_back_headline(judged: Judged, said: Sequence[_Said]) -> str:
-    clearest = _ordered(judged.held_back, said)[0]
+def _held_back_headline(judged: Judged, said: Sequence[Statement]) -> str:
+    clearest = clearest_first(judged.held_back, said)[0]
     names = [f"“{name}”" for name in _unknown(judged)]
-    return (
-        f"“{clearest}” does better on {_gains(clearest, said)}, but there are no statistics of the primary "
-        f"{'metric' if len(names) == 1 else 'metrics'} {_joined(names)}."
-    )
-
-
-def _effect(case: Case, metric: MetricEvidence, effect: float) -> str:
-    return effect_text(effect, relative=case.is_relative, is_share=metric.is_share)
-
-
-def _counted(number: int, noun: str, plural: str | None = None) -> str:
-    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
-
-
-def _joined(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"“{clearest}” does better on {gains_of(clearest, said)}, but there are no statistics of {joined(names)}."
