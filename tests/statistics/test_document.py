@@ -138,13 +138,15 @@ def test_the_tables_of_verdicts_are_of_many_runs_and_everything_is_kept() -> Non
 
 def test_every_state_and_reason_of_a_verdict_is_explained() -> None:
     section = TEXT.partition("## The verdict")[2].partition("\n## ")[0]
-    words = Path(__file__).parents[2] / "src/hoglab/statistics/verdict/words.py"
-    codes = set(re.findall(r'Reason\(\s*f?"([a-z_{}]+)"', words.read_text(encoding="utf-8")))
+    folder = Path(__file__).parents[2] / "src/hoglab/statistics/verdict"
+    texts = [module.read_text(encoding="utf-8") for module in folder.glob("*.py")]
+    codes = {code for text in texts for code in re.findall(r'Reason\(\s*f?"([a-z_{}]+)"', text)}
     codes.remove("{role}_{said}")
     assert len(codes) >= 10
     for code in (
         *State,
         *codes,
-        *(f"{role}_{said}" for role in ("primary", "secondary") for said in ("better", "worse")),
+        "guardrail_not_shown_safe",
+        *(f"{role}_{said}" for role in ("primary", "guardrail", "secondary") for said in ("better", "worse")),
     ):
         assert f"`{code}`" in section, code
