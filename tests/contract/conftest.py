@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import update
 from tests.contract.described import Described
 from tests.split import BESIDE, SHAPE, SplitTransport, secret_key
 from tests.waiting import PATIENCE_S
@@ -21,6 +22,7 @@ from hoglab.app import Hoglab
 from hoglab.app.server import JoiningProcess
 from hoglab.settings import Settings
 from hoglab.storage.database import Database
+from hoglab.storage.database.tables import cohort
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "api" / "openapi.json"
 OWNER_KEY = "phx_" + "k" * 43
@@ -110,6 +112,13 @@ class Api:
         database = Database.open(self.metadata)
         yield database
         database.dispose()
+
+    def lose_cohort(self, cohort_id: int) -> None:
+        """Delete a cohort that is in use, as an earlier version could."""
+        with self.database() as database, database.write() as tx:
+            deletion = update(cohort).where(cohort.c.id == cohort_id).values(deleted=True)
+            assert tx.connection.execute(deletion).rowcount == 1
+            tx.changed("cohorts", self.project_id)
 
     def experiment(self, key: str = "button", **fields: Any) -> dict[str, Any]:
         """A new experiment."""

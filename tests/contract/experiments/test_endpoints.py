@@ -7,13 +7,10 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from sqlalchemy import update
 from tests.contract.conftest import Api
 from tests.contract.experiments.test_changes import MEAN, START, read
 from tests.contract.experiments.test_freezing import called, members
 from tests.contract.rules import rule
-
-from hoglab.storage.database.tables import cohort
 
 FUNNEL = {
     "kind": "ExperimentMetric",
@@ -32,10 +29,7 @@ def of_cohort(api: Api) -> dict[str, Any]:
 def without_cohort(api: Api, metric: dict[str, Any]) -> None:
     """The cohort was deleted by an earlier version, and the metric can no longer be computed."""
     [condition] = metric["source"]["properties"]
-    with api.database() as database, database.write() as tx:
-        deletion = update(cohort).where(cohort.c.id == condition["value"]).values(deleted=True)
-        assert tx.connection.execute(deletion).rowcount == 1
-        tx.changed("cohorts", api.project_id)
+    api.lose_cohort(condition["value"])
 
 
 def ago(days: float) -> str:
