@@ -100,6 +100,7 @@ class ValuedPeople:
         sums = (below.sum(), below @ below, some.sum(), some @ some, below @ some)
         ratio = Ratio(len(some), *map(float, sums))
         try:
-            return replace(sample, cluster_factor=float(cluster_factor(self.level, ratio)))
+            factor = float(cluster_factor(self.level, ratio))
         except RefusalError:
-            return replace(sample, cluster_factor=float("nan"))
+            factor = float("nan")
+        return replace(sample, cluster_factor=factor, people_counted=len(some))

@@ -185,8 +185,8 @@ METRIC_FIELDS: Notes = {
     "role": "In `metrics_secondary`: a `guardrail` can hold back a variant that harms it; a `secondary` one, the "
     "default, decides nothing.",
     "margin": Note(
-        "Of a guardrail: the loss that is allowed, as a share of the baseline. A variant ships when a larger one is "
-        "ruled out; with 0, the default, unless there is a clear one.",
+        "Loss that a guardrail allows, as a share of the baseline. A variant ships when a larger one is ruled out; "
+        "with 0, the default, unless there is a clear one.",
         0.02,
     ),
     "conversion_window": Note("Time after the exposure in which events count; unlimited by default.", 7),
