@@ -365,7 +365,7 @@ def test_13_9_2_the_page_to_log_in_complains_of_nothing(browser: NodeProcess, la
 
 def test_13_1_5_what_is_not_there_says_so(browser: NodeProcess, lab: Lab, profile: Page) -> None:
     page = Page(browser, lab.server.url, "/p/1/experiments/999999", like=profile)
-    page.see("Not found.")
+    page.see("There is no such thing here")
     page.show("/p/1/person/nobody-at-all", "There is no such person")
     page.end()
 
@@ -401,7 +401,7 @@ def test_13_1_6_the_palette_by_keyboard_alone(page: Page, lab: Lab) -> None:
     page.see("last asked for")
     page.press("g")
     page.press("e")
-    page.see("Made by")
+    page.see("Created by")
     page.see("One-page checkout")
     page.press("j")
     page.press("Enter")
