@@ -10,6 +10,7 @@ import os
 import secrets
 import shutil
 import socket
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,16 +123,28 @@ def no_collector() -> Iterator[None]:
     gc.enable()
 
 
+_reserved_ports: deque[socket.socket] = deque(maxlen=200)
+"""Sockets of the ports that were given last; the server of one may start much later."""
+
+
 def free_port() -> int:
-    """A port of the loopback interface that nothing listens on, and that no outgoing connection is given.
+    """Return a port of the loopback interface that nothing listens on, and that no outgoing connection is given.
 
     Ports that the system chooses are also those of connections: a client that waits for a server to come back would
-    now and then be connected to itself, on the server's port.
+    now and then be connected to itself, on the server's port. No other process of tests is given the port meanwhile:
+    who has a port also has its number for datagrams, which nothing else uses.
     """
     while True:
         port = 20_000 + secrets.randbelow(12_000)
         with socket.socket() as trial, contextlib.suppress(OSError):
             trial.bind(("127.0.0.1", port))
+            reservation = socket.socket(type=socket.SOCK_DGRAM)
+            try:
+                reservation.bind(("127.0.0.1", port))
+            except OSError:
+                reservation.close()
+                continue
+            _reserved_ports.append(reservation)
             return port
 
 

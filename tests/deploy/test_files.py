@@ -21,7 +21,8 @@ from tests.deploy.machine import ROOT, block, docker_compose, needed, told
 from tests.waiting import PATIENCE_S
 
 import hoglab.app
-import hoglab.storage.event_store.clickhouse.store  # noqa: F401 - both define the metrics of a server
+import hoglab.storage.event_log.kafka
+import hoglab.storage.event_store.clickhouse.store  # noqa: F401 - these define the metrics of a server
 from hoglab.capture.reference import capture_paths
 from hoglab.delivery.webhooks.reference import webhook_paths
 from hoglab.flags.api.reference import flag_paths
@@ -176,8 +177,9 @@ def test_every_metric_exists(postgres_url: str, tmp_path: Path) -> None:
         assert httpx.post(f"{process.url}/batch/", json={}, timeout=PATIENCE_S).status_code in (400, 401)
         shown = httpx.get(f"{process.url}/metrics", timeout=PATIENCE_S).text
     families = set(re.findall(r"^# TYPE (\w+) ", shown, flags=re.MULTILINE))
-    # Of ClickHouse's store, which that server does not have.
-    families |= {each for each in REGISTRY._names_to_collectors if each.startswith("hoglab_event_store_")}
+    # Of ClickHouse's store and of Kafka's log, which that server does not have.
+    elsewhere = ("hoglab_event_store_", "hoglab_event_log_partition_")
+    families |= {family for family in REGISTRY._names_to_collectors if family.startswith(elsewhere)}
     asked = [rule["expr"] for rule in _rules()] + _expressions()
     named = {name.removesuffix("_bucket") for name in re.findall(r"\bhoglab_[a-z_]+\b", "".join(asked))}
     named |= set(re.findall(r"`(hoglab_[a-z_]+)[`{]", told()))

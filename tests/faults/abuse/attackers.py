@@ -40,7 +40,8 @@ class Attacker:
 
     @property
     def goes_on(self) -> bool:
-        return time.monotonic() < self.end
+        """Whether to attack once more: until the time is over, and until there was an answer."""
+        return time.monotonic() < self.end or not self.answers
 
     def api(self, path: str) -> str:
         return f"/api/projects/{self.project}/{path}"
