@@ -290,8 +290,10 @@ def main() -> None:
     print("\nratio of a directory to PostgreSQL in one process, each step")
     for name, goal in GOALS.items():
         here, there = files.steps[name], one.steps[name]
+        # A short run may take less than a tick of the clock of processor time.
+        processor = f"{here.each_us / there.each_us:.2f}" if there.each_us else "-"
         print(
-            f"  {name:<12} processor time {here.each_us / there.each_us:.2f}   clock "
+            f"  {name:<12} processor time {processor}   clock "
             f"{here.seconds / here.things / (there.seconds / there.things):.2f}   (goal {goal})"
         )
 
