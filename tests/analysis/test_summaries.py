@@ -141,3 +141,13 @@ def test_many_wait_and_none_is_forgotten(lab: Lab, monkeypatch: pytest.MonkeyPat
     while not all(asked()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_the_verdicts_unused_for_longest_are_dropped(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(briefs, "MAX_BRIEFS", 2)
+    experiments = [running(lab, f"checkout-{number}") for number in range(3)]
+    lab.send(history())
+    for experiment in experiments:
+        results(lab, experiment)
+    assert [summary(lab, experiment)["is_fresh"] for experiment in experiments[1:]] == [True, True]
+    assert summary(lab, experiments[0])["is_fresh"] is False

@@ -176,32 +176,32 @@ class TestRecentLogIns:
     def test_they_count_for_a_while(self):
         now = [0.0]
         recent = continuity.RecentLogIns(lambda: now[0])
-        assert recent.anonymous_id(1, "user", None) is None
-        assert recent.anonymous_id(1, "user", "visitor") == "visitor"
-        assert recent.anonymous_id(1, "user", "other") == "other"
-        assert recent.anonymous_id(1, "user", None) == "visitor"
-        assert recent.anonymous_id(2, "user", None) is None
+        assert recent.known(1, "user") is None
+        assert recent.add(1, "user", "visitor")
+        assert not recent.add(1, "user", "other")
+        assert recent.known(1, "user") == "visitor"
+        assert recent.known(2, "user") is None
         now[0] = continuity.LOG_INS_KEPT_FOR_S
-        assert recent.anonymous_id(1, "user", None) == "visitor"
+        assert recent.known(1, "user") == "visitor"
         now[0] += 1
-        assert recent.anonymous_id(1, "user", None) is None
-        assert recent.anonymous_id(1, "user", "other") == "other"
-        assert recent.anonymous_id(1, "user", None) == "other"
+        assert recent.known(1, "user") is None
+        assert recent.add(1, "user", "other")
+        assert recent.known(1, "user") == "other"
 
     def test_the_oldest_are_forgotten(self, monkeypatch):
         monkeypatch.setattr(continuity, "MAX_LOG_INS", 3)
         recent = continuity.RecentLogIns(lambda: 0.0)
         for number in range(5):
-            recent.anonymous_id(1, f"user-{number}", "visitor")
-        known = [recent.anonymous_id(1, f"user-{number}", None) for number in range(5)]
+            recent.add(1, f"user-{number}", "visitor")
+        known = [recent.known(1, f"user-{number}") for number in range(5)]
         assert known == [None, None, "visitor", "visitor", "visitor"]
 
     def test_ids_that_name_nobody_are_not_kept(self):
         recent = continuity.RecentLogIns(lambda: 0.0)
         long = "x" * (continuity.MAX_ID_LENGTH + 1)
         for distinct_id, sent in (("user", "user"), ("user", long), (long, "visitor")):
-            assert recent.anonymous_id(1, distinct_id, sent) == sent
-            assert recent.anonymous_id(1, distinct_id, None) is None
+            assert not recent.add(1, distinct_id, sent)
+            assert recent.known(1, distinct_id) is None
 
 
 def test_continuity_of_two_persons_prefers_the_known_one(server):

@@ -207,17 +207,19 @@ def update(connection: Connection, experiment_id: int, values: Mapping[str, Any]
     return ExperimentRow(*connection.execute(statement.returning(*_EXPERIMENT)).one())
 
 
-def running(connection: Connection) -> list[ExperimentRow]:
-    """Return every running experiment of every project: the work of the daily run."""
+def running(connection: Connection, project_id: int | None = None) -> list[ExperimentRow]:
+    """Return the running experiments of a project, or of every one: the work of the daily run."""
     statement = sa.select(*_EXPERIMENT).where(
         experiment.c.start_date.is_not(None), experiment.c.end_date.is_(None), experiment.c.deleted.is_(False)
     )
+    if project_id is not None:
+        statement = statement.where(experiment.c.project_id == project_id)
     return [ExperimentRow(*row) for row in connection.execute(statement.order_by(experiment.c.id))]
 
 
 def running_experiments(connection: Connection, project_id: int) -> Iterator[tuple[str, object]]:
     """Yield the running experiments of a project, in words, with their metrics and their exposure criteria."""
-    rows = [row for row in running(connection) if row.project_id == project_id]
+    rows = running(connection, project_id)
     linked = links(connection, (row.id for row in rows))
     for row in rows:
         saved = [link.query for link in linked.get(row.id, ())]

@@ -49,7 +49,7 @@ from hoglab.delivery.bodies.protocol import (  # noqa: E402
 )
 from hoglab.functions.body_run import BodyRun  # noqa: E402
 from hoglab.functions.environments import GeoIpLookup, transforming  # noqa: E402
-from hoglab.hog import (  # noqa: E402  # noqa: E402  # noqa: E402  # noqa: E402
+from hoglab.hog import (  # noqa: E402
     REPEAT_FACTOR,
     Environment,
     ErrorInfo,

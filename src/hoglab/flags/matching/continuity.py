@@ -39,16 +39,6 @@ class RecentLogIns:
         self._now = now
         self._known: dict[tuple[int, str], tuple[float, str]] = {}
 
-    def anonymous_id(self, project_id: int, distinct_id: str, sent: str | None) -> str | None:
-        """Return the anonymous id of a request: the one that it has, or that of a recent log-in.
-
-        What a request has is remembered.
-        """
-        if sent is None:
-            return self.known(project_id, distinct_id)
-        self.add(project_id, distinct_id, sent)
-        return sent
-
     def known(self, project_id: int, distinct_id: str) -> str | None:
         """Return the anonymous id of a recent log-in; None without one."""
         key = project_id, distinct_id

@@ -89,9 +89,8 @@ class EventRow(msgspec.Struct, frozen=True, gc=False):
     feature_flag_response: str | None
     session_id: str | None
     log_partition: int = 0  # the part of the event log that the record is in
-    first_offset: SequenceNumber = SequenceNumber(
-        0
-    )  # the record that it was new with, where a later one corrected it; else 0
+    # The record that it was new with, where a later one corrected it; else 0.
+    first_offset: SequenceNumber = SequenceNumber(0)
 
     @property
     def identity(self) -> Identity:

@@ -165,9 +165,8 @@ class TableRows:
         if condition.type not in _OF_ROWS:
             raise FilterError(f"filters of type {condition.type} cannot be used with tables", condition.key)
         name = self._named((condition.key,))
-        if (
-            self._type(name) is ColumnType.DATETIME
-        ):  # with its offset, as the engines' own texts are not alike
+        if self._type(name) is ColumnType.DATETIME:
+            # With its offset: the engines' own texts are not alike.
             dialect = self.scope.dialect
             text = dialect.text_of_moment(dialect.moment_of_column(self._column(name)))
         else:
