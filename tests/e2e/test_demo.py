@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -16,7 +17,7 @@ from tests.conftest import free_port
 from tests.waiting import PATIENCE_S
 
 from hoglab.demo.run import DemoVerdict, _truth_line
-from hoglab.demo.scenario import Truth
+from hoglab.demo.scenario import DAYS, START_BEFORE, Truth
 from hoglab.reports.terminal import PlotRow
 
 pytestmark = [pytest.mark.slow]
@@ -69,10 +70,11 @@ def test_demo_serves_on_until_it_is_asked_to_stop(tmp_path: Path, number: signal
         if "Still serving" in line:
             break
     (key,) = set(re.findall(r"phx_\w+", printed))
-    found = httpx.get(
-        f"http://127.0.0.1:{port}/api/projects/1/experiments/", headers={"Authorization": f"Bearer {key}"}
-    )
-    assert found.json()["count"] == 1
+    experiments = f"http://127.0.0.1:{port}/api/projects/1/experiments/"
+    with httpx.Client(headers={"Authorization": f"Bearer {key}"}) as client:
+        assert client.get(experiments).json()["count"] == 1
+        verdict = client.get(f"{experiments}1/results/").json()["verdict"]
+    assert verdict["state"] != "running", verdict["headline"]
     process.send_signal(number)
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode == (-number if number == signal.SIGKILL else 0)
@@ -81,6 +83,13 @@ def test_demo_serves_on_until_it_is_asked_to_stop(tmp_path: Path, number: signal
         assert number == signal.SIGKILL
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("hour", range(24))
+def test_the_experiment_of_the_demo_is_over_at_any_hour(hour: int) -> None:
+    now = datetime(2026, 11, 27, hour, 59, tzinfo=UTC)
+    last_midnight = now.replace(hour=0, minute=0)
+    assert last_midnight - (now - START_BEFORE) >= timedelta(days=DAYS)
 
 
 def answers(port: int) -> bool:

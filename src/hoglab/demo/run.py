@@ -188,8 +188,8 @@ def _run_story(options: DemoOptions, server: Server, receiver: Receiver, console
         }
     )
     console.print(
-        f"Created experiment {experiment['id']}, which began {DAYS} days ago, on the flag [bold]{FLAG_KEY}[/bold] "
-        f"and the destination {function['id']}.\n"
+        f"Created experiment {experiment['id']}, which began {START_BEFORE.days} days ago, on the flag "
+        f"[bold]{FLAG_KEY}[/bold] and the destination {function['id']}.\n"
         "The truth, which the server does not know: "
         f"{truth.baseline_rate:.0%} of [bold]{BASELINE}[/bold] buy, "
         f"[bold]{TREATMENT}[/bold] buys {truth.relative_lift:+.0%} more often.\n"

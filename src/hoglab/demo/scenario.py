@@ -17,9 +17,13 @@ BASELINE = "control"
 TREATMENT = "test"
 PURCHASE = "purchase"
 DAYS = 14
-"""Days that the experiment is planned for, and whose traffic is simulated: it can be decided at once."""
-START_BEFORE = timedelta(days=DAYS, hours=2)
-"""Time before the demo at which the experiment began."""
+"""Days that the experiment is planned for."""
+START_BEFORE = timedelta(days=DAYS + 1)
+"""Time before the demo at which the experiment began, and from which on traffic is simulated.
+
+A plan is decided at the end of a day: one day more than planned, it is over at any hour, so that the first page that a
+visitor sees is a decision.
+"""
 PURCHASE_AFTER = timedelta(minutes=7)
 """Time between the visit of a user and the purchase."""
 
