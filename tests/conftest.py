@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import logging
@@ -123,8 +124,15 @@ def no_collector() -> Iterator[None]:
     gc.enable()
 
 
-_reserved_ports: deque[socket.socket] = deque(maxlen=200)
-"""Sockets of the ports that were given last; the server of one may start much later."""
+PORTS_RESERVED = 200
+"""Number of ports that a process of tests keeps from others, those that were given last: a server may start late."""
+_reserved_ports: deque[socket.socket] = deque()
+
+
+@atexit.register
+def _free_ports(*, but: int = 0) -> None:
+    while len(_reserved_ports) > but:
+        _reserved_ports.popleft().close()
 
 
 def free_port() -> int:
@@ -145,6 +153,7 @@ def free_port() -> int:
                 reservation.close()
                 continue
             _reserved_ports.append(reservation)
+            _free_ports(but=PORTS_RESERVED)
             return port
 
 
