@@ -24,12 +24,23 @@ fetch(f'{inputs.url}second', {'method': 'POST', 'body': {'uuid': event.uuid}})
 
 
 class Destination:
-    """A destination that leaves the first requests of runs unanswered until it is ``open``."""
+    """A destination that leaves the first requests of runs unanswered until it is ``open``.
+
+    ``came``: how many requests of each event came to a path. ``first_by_port``: the events of the first requests, by
+    the port of the client. ``ports``: of the clients, in the order in which they connected.
+    """
 
     def __init__(self) -> None:
         self.came: dict[str, Counter[str]] = {"/first": Counter(), "/second": Counter()}
+        self.first_by_port: dict[int, set[str]] = {}
+        self.ports: list[int] = []
         self.open = threading.Event()
-        came, open_ = self.came, self.open
+        came, by_port, ports, open_ = self.came, self.first_by_port, self.ports, self.open
+
+        class Server(ThreadingHTTPServer):
+            def process_request(self, request: Any, client_address: Any) -> None:
+                ports.append(client_address[1])
+                super().process_request(request, client_address)
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -37,6 +48,8 @@ class Destination:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 came[self.path][body["uuid"]] += 1
+                if self.path == "/first":
+                    by_port.setdefault(self.client_address[1], set()).add(body["uuid"])
                 open_.wait(PATIENCE_S)
                 self.send_response(200)
                 self.send_header("Content-Length", "0")
@@ -45,7 +58,7 @@ class Destination:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = Server(("127.0.0.1", 0), Handler)
         self._server.handle_error = lambda *_: None  # type: ignore[method-assign]  # clients that gave up hang up
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -100,10 +113,13 @@ def test_a_process_that_was_stopped_goes_on_with_no_run_that_it_lost(
         paused = server.processes["deliver-1"]
         send_signal(paused, signal.SIGSTOP)
         try:
-            begun = set(first)
+            # Connections are accepted in their order: once this one is answered, all of the stopped process are known.
+            assert httpx.get(destination.url, timeout=60).status_code == 501
+            its_ports = set(destination.ports)
             destination.open.set()
             server.start("deliver-2")
             wait_for(lambda: len(second) == RUNS, every_s=0.1)
+            begun = set[str]().union(*(destination.first_by_port.get(port, ()) for port in its_ports))
         finally:
             send_signal(paused, signal.SIGCONT)
         wait_for(lambda: measured(paused.url, "hoglab_delivery_fenced_total") > 0, every_s=0.2)

@@ -113,24 +113,25 @@ def measured(url: str, name: str) -> float:
     return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
 
 
-def a_deliver_is_taken_for_dead(server: Cluster, connection: psycopg.Connection[Any], load: Load) -> None:
+def a_deliver_is_taken_for_dead(
+    server: Cluster, connection: psycopg.Connection[Any], load: Load, sink: Sink
+) -> None:
     """What it was running others run, and what it says of that later does not count."""
     server.processes["deliver-2"].stop()
     paused = server.processes["deliver-1"]
-    held: set[Any] = set()
-
-    def is_paused_at_work() -> bool:
-        wait_for(lambda: bool(connection.execute(_RUNNING).fetchall()), lambda: "a run")
-        send_signal(paused, signal.SIGSTOP)
-        held.update(connection.execute(_RUNNING).fetchall())
-        if not held:
-            send_signal(paused, signal.SIGCONT)
-        return bool(held)
-
-    wait_for(is_paused_at_work, lambda: "a pause while something is running")
+    # A run without an answer cannot end: what came of it is written after the pause, when another process has it.
+    sink.answers.clear()
+    came = len(sink.came)
+    wait_for(lambda: len(sink.came) > came, lambda: "a request")
+    send_signal(paused, signal.SIGSTOP)
     try:
+        sink.answers.set()
+        held = connection.execute(_RUNNING).fetchall()
+        assert held
         server.start("deliver-2")
-        wait_for(lambda: held.isdisjoint(connection.execute(_RUNNING).fetchall()), lambda: "who takes over")
+        wait_for(
+            lambda: set(held).isdisjoint(connection.execute(_RUNNING).fetchall()), lambda: "who takes over"
+        )
     finally:
         send_signal(paused, signal.SIGCONT)
     wait_for(lambda: measured(paused.url, "hoglab_delivery_fenced_total") > 0, lambda: "a run that is fenced")
@@ -181,7 +182,9 @@ def test_what_happens_to_processes_and_to_their_database_loses_nothing(tmp_path:
         load = Load(proxy.url)
         load.goes_on()
         steps: list[Callable[[], None]] = [
-            lambda: connected(postgres.url, lambda open_: a_deliver_is_taken_for_dead(server, open_, load)),
+            lambda: connected(
+                postgres.url, lambda open_: a_deliver_is_taken_for_dead(server, open_, load, sink)
+            ),
             lambda: a_record_cannot_be_read(postgres.url, load),
             lambda: connected(postgres.url, lambda open_: connections_end_all_the_time(open_, load)),
             lambda: the_database_is_restarted(postgres, load),

@@ -53,12 +53,15 @@ class Sink:
     """A destination that keeps what came, in the order in which it came, and takes its time.
 
     ``overlaps``: which runs of one line came while another of the line was at work.
+    ``answers``: while it is cleared, requests are left without an answer.
     """
 
     def __init__(self, takes_s: float = 0.0) -> None:
         self.came: list[dict[str, Any]] = []
         self.overlaps: list[tuple[str, str]] = []
-        came, overlaps = self.came, self.overlaps
+        self.answers = threading.Event()
+        self.answers.set()
+        came, overlaps, answers = self.came, self.overlaps, self.answers
         at_work: dict[str, str] = {}
         never = threading.Event()
 
@@ -72,6 +75,7 @@ class Sink:
                 if other != told["uuid"]:
                     overlaps.append((other, told["uuid"]))
                 never.wait(takes_s)
+                answers.wait(PATIENCE_S)
                 if other == told["uuid"]:
                     at_work.pop(told["line"], None)
                 self.send_response(200)
@@ -87,6 +91,7 @@ class Sink:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
+        self.answers.set()
         self._server.shutdown()
         self._server.server_close()
 
