@@ -20,6 +20,6 @@ def test_a_question_runs_through_the_modules_that_the_document_lists(tmp_path: P
         lab.query({"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": REVENUE})
         trace.is_on = False
         lab.close()
-    assert trace.modules == listed("The way of a question", "design/results.md")
+    assert trace.modules == listed("How a question is answered", "design/results.md")
     walk = {name.removeprefix("analysis/") for name in listed("4. Results of an experiment")}
     assert walk <= trace.modules
