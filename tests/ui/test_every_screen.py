@@ -29,6 +29,7 @@ SCREENS = {
     "system status": ("/status", "Refreshed every five seconds"),
     "person": ("/p/1/person/shopper-1", "Newest events"),
     "group": ("/p/1/groups/0/acme", "Properties"),
+    "flags": ("/p/1/flags", "one-page-checkout"),
     "flag": ("/p/1/flags/{flag}", "Rules"),
     "function": ("/p/1/functions/{function}", "Newest log lines"),
     "project": ("/p/1/settings/project", "Project token"),

@@ -1,5 +1,6 @@
 import { expect, it } from "vitest"
-import { bestOf, chunksOf, nextOrder, sharedLimit, sorted, sortsHere, type Experiment, type Summary, verdictWords, warningOf } from "../src/experiments/listing"
+import { bestOf, chunksOf, sharedLimit, sorted, sortsHere, type Experiment, type Summary, verdictWords, warningOf } from "../src/experiments/listing"
+import { nextOrder } from "../src/kit/lists"
 import { changeText } from "../src/experiments/reading"
 
 const experiment = (id: number) => ({ id, status: "running" }) as unknown as Experiment

@@ -19,7 +19,7 @@ const RETRY_MS = 2000
 
 const SECTIONS = (project: string) =>
   [
-    ["", [["experiments", "Experiments", `/p/${project}/experiments`]]],
+    ["", [["experiments", "Experiments", `/p/${project}/experiments`], ["flags", "Flags", `/p/${project}/flags`]]],
     ["Data", [["live", "Live events", `/p/${project}/events/live`], ["events", "Events", `/p/${project}/events`]]],
     ["Project", [["setup", "Set-up", `/p/${project}/setup`], ["project", "Settings", `/p/${project}/settings/project`], ["keys", "API keys", `/p/${project}/settings/keys`], ["status", "System status", "/status"]]],
   ] as const

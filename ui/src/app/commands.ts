@@ -9,6 +9,7 @@ export interface Command {
 export const SHORTCUTS = [
   ["Ctrl K", "Search, go to, commands"],
   ["g e", "Experiments"],
+  ["g f", "Flags"],
   ["g l", "Live events"],
   ["g v", "Events"],
   ["g s", "System status"],
@@ -19,7 +20,7 @@ export const SHORTCUTS = [
   ["?", "Show these shortcuts"],
 ] as const
 
-const AFTER_G: Record<string, string> = { e: "/experiments", l: "/events/live", v: "/events", s: "/status" }
+const AFTER_G: Record<string, string> = { e: "/experiments", f: "/flags", l: "/events/live", v: "/events", s: "/status" }
 const SINGLE: Record<string, string> = { "?": "help", "/": "search", j: "next", k: "previous" }
 
 /** What a key means after the one before it: a word, or where to go; null: nothing. */

@@ -44,6 +44,7 @@ const status = screen(() => import("../status/Status"))
 const event = screen(() => import("../events/Event"))
 const person = screen(() => import("../people/Person"))
 const group = screen(() => import("../people/Group"))
+const flags = screen(() => import("../flags/List"))
 const flag = screen(() => import("../flags/Flag"))
 const hog = screen(() => import("../functions/Function"))
 const setup = screen(() => import("../setup/Setup"))
@@ -63,8 +64,10 @@ export const ROUTES: readonly Route[] = [
   { pattern: "/p/:project/persons/:id", load: person, section: "", scope: "person:read" },
   { pattern: "/p/:project/people/:id", load: person, section: "", scope: "person:read" },
   { pattern: "/p/:project/groups/:id/:key2", load: group, section: "", scope: "group:read" },
-  { pattern: "/p/:project/feature_flags/:id", load: flag, section: "", scope: "feature_flag:read" },
-  { pattern: "/p/:project/flags/:id", load: flag, section: "", scope: "feature_flag:read" },
+  { pattern: "/p/:project/feature_flags", load: flags, section: "flags", scope: "feature_flag:read" },
+  { pattern: "/p/:project/flags", load: flags, section: "flags", scope: "feature_flag:read" },
+  { pattern: "/p/:project/feature_flags/:id", load: flag, section: "flags", scope: "feature_flag:read" },
+  { pattern: "/p/:project/flags/:id", load: flag, section: "flags", scope: "feature_flag:read" },
   { pattern: "/p/:project/functions/:id", load: hog, section: "", scope: "hog_function:read" },
   { pattern: "/p/:project/functions/:id/*", load: hog, section: "", scope: "hog_function:read" },
   { pattern: "/p/:project/setup", load: setup, section: "setup", scope: "project:read" },

@@ -1,17 +1,18 @@
 // The experiments of a project: filters, order and page are in the address.
 
-import { useEffect, useRef, useState } from "preact/hooks"
+import { useEffect, useState } from "preact/hooks"
 import { address } from "../api/client"
 import { useAddresses, useGet } from "../api/queryCache"
 import { useSession } from "../api/session"
 import { Button } from "../kit/basics"
 import { Search, Select } from "../kit/forms"
 import { usePlace, useSettled, useTitle } from "../kit/hooks"
+import { Column, makersOf, MakerSelect, Pages } from "../kit/lists"
 import { Empty, Loaded } from "../kit/states"
-import { counted, countText, visible } from "../lib/format"
+import { countText } from "../lib/format"
 import { ask } from "../lib/router"
 import { Row } from "./ListRow"
-import { bestOf, chunksOf, listQuery, makersOf, MOST_SORTED, nextOrder, PAGE, sharedLimit, sorted, sortsHere, type Summary } from "./listing"
+import { bestOf, chunksOf, listQuery, MOST_SORTED, PAGE, sharedLimit, sorted, sortsHere, type Summary } from "./listing"
 
 const STATUSES = [["", "Any"], ["draft", "Draft"], ["running", "Running"], ["paused", "Paused"], ["exposure_frozen", "Closed to new people"], ["stopped", "Ended"]] as const
 const WAIT_MS = 2000
@@ -55,7 +56,7 @@ export default function Experiments({ project, zone }: { project: string; zone: 
                   <thead>
                     <tr>
                       {COLUMNS.map(([name, key, largestFirst]) => (
-                        <Column key={key} name={name} column={key} order={order} largestFirst={largestFirst} />
+                        <Column key={key} name={name} column={key} order={order} largestFirst={largestFirst} isNumber={key === "people" || key === "certainty"} />
                       ))}
                     </tr>
                   </thead>
@@ -66,14 +67,14 @@ export default function Experiments({ project, zone }: { project: string; zone: 
                   </tbody>
                 </table>
               </div>
-              <div class="pages">
-                <span class="quiet">
-                  {counted(count, "experiment")}
-                  {here && count > MOST_SORTED && `, the newest ${countText(MOST_SORTED)} of them sorted`}
-                </span>
-                {offset > 0 && <Button onClick={() => ask({ offset: String(Math.max(0, offset - PAGE)) })}>Previous</Button>}
-                {offset + PAGE < (here ? results.length : count) && <Button onClick={() => ask({ offset: String(offset + PAGE) })}>Next</Button>}
-              </div>
+              <Pages
+                count={count}
+                noun="experiment"
+                offset={offset}
+                size={PAGE}
+                reachable={here ? results.length : count}
+                note={here && count > MOST_SORTED && `, the newest ${countText(MOST_SORTED)} of them sorted`}
+              />
             </>
           )
         }}
@@ -84,45 +85,20 @@ export default function Experiments({ project, zone }: { project: string; zone: 
 
 const NOBODY = { metric: null } as Summary
 
-interface ColumnProps {
-  name: string
-  column: string
-  order: string
-  largestFirst: boolean
-}
-
-function Column({ name, column, order, largestFirst }: ColumnProps) {
-  const direction = order === column ? "ascending" : order === `-${column}` ? "descending" : "none"
-  return (
-    <th scope="col" class={column === "people" || column === "certainty" ? "number" : undefined} aria-sort={direction}>
-      <button type="button" class="sort" onClick={() => ask({ order: nextOrder(order, column, largestFirst), offset: null })}>
-        {name}
-        {{ ascending: " ↑", descending: " ↓", none: "" }[direction]}
-      </button>
-    </th>
-  )
-}
-
 function Filters({ known }: { known: [string, string][] }) {
   const { query } = usePlace()
   const value = (name: string) => query.get(name) ?? ""
   const [text, setText] = useState(value("search"))
   const search = useSettled(text, 200)
-  // Whoever was seen can be chosen, also once a filter hides their experiments.
-  const makers = useRef(new Map<string, string>())
-  for (const [id, name] of known) makers.current.set(id, name)
-  const by = value("by")
-  if (by && by !== "me" && !makers.current.has(by)) makers.current.set(by, `user ${by}`)
   useEffect(() => {
     if (search !== value("search")) ask({ search, offset: null })
   }, [search])
   const change = (name: string) => (wanted: string) => ask({ [name]: wanted, offset: null })
-  const people = [...makers.current].sort(([, a], [, b]) => a.localeCompare(b)).map(([id, name]) => [id, visible(name.slice(0, 60))] as const)
   return (
     <div class="filters" role="search">
       <Search label="Search" value={text} onInput={setText} />
       <Select label="Status" value={value("status")} options={STATUSES} onChange={change("status")} />
-      <Select label="Created by" value={by} options={[["", "Everybody"], ["me", "Me"], ...people]} onChange={change("by")} />
+      <MakerSelect known={known} />
       <Select label="Archive" value={value("archived")} options={[["", "Not archived"], ["true", "Archived"]]} onChange={change("archived")} />
     </div>
   )

@@ -105,12 +105,6 @@ export function countedAt(summary: Summary): string | null {
   return summary.is_fresh ? null : (summary.as_of ?? null)
 }
 
-/** The order after a click on a column: texts begin upwards, numbers with the largest; the next click turns it round. */
-export function nextOrder(order: string, column: string, largestFirst: boolean): string {
-  const first = largestFirst ? `-${column}` : column
-  return order === first ? (largestFirst ? column : `-${column}`) : first
-}
-
 export function sortsHere(order: string): boolean {
   return (BY_RESULTS as readonly string[]).includes(order.replace("-", ""))
 }
@@ -156,11 +150,4 @@ export function sorted(experiments: readonly Experiment[], summaries: ReadonlyMa
 /** What has to be looked at before anything else of a row is read; a count that may be old is no reason. */
 export function warningOf(experiment: Pick<Experiment, "status">, summary: Summary | undefined): string | null {
   return experiment.status === "running" && summary?.is_fresh && summary.people === 0 ? "no people yet" : null
-}
-
-/** Who made the experiments that were seen, by their ids. */
-export function makersOf(experiments: readonly Experiment[]): [string, string][] {
-  const found = new Map<string, string>()
-  for (const { created_by: maker } of experiments) if (maker) found.set(String(maker.id), String(maker.first_name || maker.email || `user ${maker.id}`))
-  return [...found]
 }
