@@ -71,6 +71,13 @@ class Visitor(Sender):
 def await_shares(url: str, shares: list[int]) -> None:
     """Wait until so many processes have so many partitions each."""
 
+    def open_transactions() -> list[Any]:
+        with psycopg.connect(url) as connection:
+            return connection.execute(
+                "SELECT state, wait_event, now() - xact_start, left(query, 200) FROM pg_stat_activity "
+                "WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            ).fetchall()
+
     def held() -> list[int]:
         with psycopg.connect(url) as connection:
             rows = connection.execute(
@@ -78,7 +85,7 @@ def await_shares(url: str, shares: list[int]) -> None:
             ).fetchall()
         return sorted(Counter(owner for (owner,) in rows).values())
 
-    wait_for(lambda: held() == shares, lambda: f"{held()}, not {shares}")
+    wait_for(lambda: held() == shares, lambda: f"{held()}, not {shares}; {open_transactions()}")
 
 
 def check(
