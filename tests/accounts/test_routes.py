@@ -11,7 +11,7 @@ import pytest
 from tests.accounts.conftest import Clock
 
 from hoglab.accounts import activity
-from hoglab.accounts.service import AccountService
+from hoglab.accounts.service import SITE_SETTINGS, AccountService
 from hoglab.http.identity import Level
 from hoglab.storage.database import Database
 
@@ -28,6 +28,7 @@ PROJECT_KEYS = {
     "person_display_name_properties",
     "anonymize_ips",
     "event_retention_days",
+    *SITE_SETTINGS,
     "created_at",
     "updated_at",
     "user_access_level",
@@ -141,16 +142,103 @@ class TestProjects:
         path = "/api/organizations/@current/projects/"
         assert call("POST", path, key=key, json={"name": "x"}).status_code == 403
 
-    def test_there_is_no_delete(self, call: Call) -> None:
-        assert call("DELETE", "/api/projects/1/").status_code == 405
+    def test_the_last_project_is_not_deleted(self, call: Call, accounts: AccountService) -> None:
+        response = call("DELETE", "/api/projects/1/")
+        assert (response.status_code, response.json()["code"]) == (400, "invalid_input")
+        others = accounts.create_organization("Others")
+        accounts.create_project(others, "Theirs")
+        assert call("DELETE", "/api/projects/1/").status_code == 400
+        assert call("GET", "/api/projects/1/").status_code == 200
+
+    def test_delete(self, call: Call, database: Database, accounts: AccountService) -> None:
+        organization = accounts.projects()[0].organization_id
+        project = accounts.create_project(organization, "Second")
+        assert call("DELETE", "/api/projects/2/").status_code == 204
+        for path in ("/api/projects/2/", f"/api/organizations/{organization}/projects/2/"):
+            for method in ("GET", "PATCH", "DELETE"):
+                assert call(method, path).status_code == 404
+        assert [each["id"] for each in call("GET", "/api/projects/").json()["results"]] == [1]
+        assert [each["id"] for each in call("GET", "/api/users/@me/").json()["organization"]["projects"]] == [
+            1
+        ]
+        for service in (accounts, AccountService(database)):
+            assert (service.project(2), service.project_by_token(project.api_token)) == (None, None)
+        with pytest.raises(LookupError):
+            accounts.update_project(2, {"name": "x"})
+        assert accounts.create_project(organization, "Third").id == 3
+
+    def test_members_may_not_delete(self, call: Call, accounts: AccountService, member: str) -> None:
+        organization = accounts.projects()[0].organization_id
+        accounts.create_project(organization, "Second")
+        for path in ("/api/projects/2/", f"/api/organizations/{organization}/projects/2/"):
+            assert call("DELETE", path, key=member).status_code == 403
+        assert accounts.project(2) is not None
+
+    def test_of_an_organization(self, call: Call, accounts: AccountService, owner: int) -> None:
+        organization = accounts.projects()[0].organization_id
+        others = accounts.create_organization("Others")
+        accounts.create_project(organization, "Second")
+        theirs = accounts.create_project(others, "Theirs")
+        path = f"/api/organizations/{organization}/projects"
+        assert call("GET", f"{path}/2/").json() == call("GET", "/api/projects/2/").json()
+        assert call("GET", f"{path}/@current/").json()["id"] == 1
+        assert call("PATCH", f"{path}/2/", json={"name": "Shop"}).json()["name"] == "Shop"
+        assert call("GET", f"{path}/{theirs.id}/").status_code == 404
+        assert call("GET", f"/api/organizations/{others}/projects/{theirs.id}/").status_code == 404
+        limited = accounts.create_key(owner, "l", ["*"], scoped_projects=[1]).value
+        assert call("GET", f"{path}/1/", key=limited).status_code == 200
+        assert call("DELETE", f"{path}/2/", key=limited).status_code == 403
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("app_urls", ["https://b.example.com", "https://a.example.com"]),
+            ("recording_domains", ["https://app.example.com"]),
+            ("session_recording_opt_in", True),
+            ("cookieless_server_hash_mode", 2),
+            *((name, True) for name, default in SITE_SETTINGS.items() if default is None and "opt" in name),
+        ],
+    )
+    def test_settings_of_other_products_are_kept(self, call: Call, name: str, value: Any) -> None:
+        call("PATCH", "/api/environments/1/", json={"event_retention_days": 30})
+        assert call("GET", "/api/environments/1/").json()[name] == SITE_SETTINGS[name]
+        changed = call("PATCH", "/api/environments/1/", json={name: value}).json()
+        assert "warnings" not in changed
+        read = call("GET", "/api/environments/1/").json()
+        assert read == changed
+        assert (read[name], read["event_retention_days"]) == (value, 30)
+
+    def test_unknown_settings_are_told(self, call: Call) -> None:
+        changed = call("PATCH", "/api/projects/1/", json={"capture_dead_clicks": True}).json()
+        assert [warning["attr"] for warning in changed["warnings"]] == ["capture_dead_clicks"]
+        created = call("POST", KEYS, json={"label": "k", "scopes": ["*"], "colour": "red"}).json()
+        assert [warning["attr"] for warning in created["warnings"]] == ["colour"]
 
 
 class TestOrganizationsAndUsers:
+    def test_members(self, call: Call, accounts: AccountService, member: str) -> None:
+        organization = accounts.projects()[0].organization_id
+        body = call("GET", f"/api/organizations/{organization}/members/").json()
+        assert body["count"] == 2
+        assert [each["level"] for each in body["results"]] == [15, 1]
+        assert body["results"][1]["user"]["email"] == "member@example.com"
+        assert len({each["id"] for each in body["results"]}) == 2
+        assert body == call("GET", "/api/organizations/@current/members/", key=member).json()
+
+    @pytest.mark.parametrize("name", ["roles", "invites"])
+    def test_lists_that_are_empty_here(self, call: Call, accounts: AccountService, name: str) -> None:
+        page = {"count": 0, "next": None, "previous": None, "results": []}
+        assert call("GET", f"/api/organizations/@current/{name}/").json() == page
+        others = accounts.create_organization("Others")
+        assert call("GET", f"/api/organizations/{others}/{name}/").status_code == 404
+        assert call("POST", f"/api/organizations/@current/{name}/", json={"name": "x"}).status_code == 405
+
     def test_organization(self, call: Call, accounts: AccountService) -> None:
         organization = accounts.projects()[0].organization_id
         body = call("GET", "/api/organizations/@current/").json()
         assert body == call("GET", f"/api/organizations/{organization}").json()
-        assert set(body) == {"id", "name", "created_at", "membership_level", "projects"}
+        assert set(body) == {"id", "name", "slug", "created_at", "membership_level", "projects"}
+        assert body["slug"].endswith(f"-{organization[:8]}")
         assert (body["id"], body["membership_level"]) == (organization, 15)
         assert [project["id"] for project in body["projects"]] == [1]
         assert [project["timezone"] for project in body["projects"]] == ["UTC"]
@@ -237,6 +325,8 @@ class TestKeys:
             assert current.json() == {
                 **created.json(),
                 "value": None,
+                "scoped_teams": limits.get("scoped_teams", []),  # the toolkit takes lists alone
+                "scoped_organizations": [],
                 "last_used_at": current.json()["last_used_at"],
             }
 

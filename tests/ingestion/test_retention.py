@@ -205,3 +205,26 @@ def test_the_activity_log_is_bounded_by_age_and_size(database: Database) -> None
     assert left() == 2_001
     activity.forget_old(database, now=NOW, most=300)
     assert left() == 300 - (others or 0)
+
+
+def test_a_deleted_project_keeps_no_events(store: EmbeddedEventStore, database: Database) -> None:
+    rows = [
+        event_row(1, project_id=project, timestamp=NOW - timedelta(days=days), captured_at=NOW)
+        for project in (2, 3)
+        for days in (-300, 0, 400)
+    ]
+    store.append(EventBatch(rows), log_offset=1)
+    accounts = AccountService(database)
+    accounts.delete_project(2)
+    retention = EventRetention(
+        database,
+        store,
+        accounts.projects_ever,
+        JobLeases(database),
+        most_days=None,
+        forget_results=lambda _: None,
+        now=lambda: NOW,
+    )
+    assert retention.expire() == 3
+    assert {project for project, _ in days_left(store)} == {3}
+    assert retention.expire() == 0

@@ -7,13 +7,16 @@ nor see keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import Response
-
 from hoglab.accounts import activity
-from hoglab.accounts.errors import AccountError
+from hoglab.accounts.organization_routes import (
+    CheckFilters,
+    delete_project,
+    organizations_router,
+    update_project,
+)
 from hoglab.accounts.schemas import (
     ActivityOut,
     ActivityQuery,
@@ -21,36 +24,28 @@ from hoglab.accounts.schemas import (
     KeyIn,
     KeyOut,
     MeOut,
-    OrganizationOut,
     ProjectChanges,
-    ProjectIn,
     ProjectOut,
     ProjectSecretOut,
 )
-from hoglab.accounts.service import RETENTION_SETTING, SECRET_SCOPES
+from hoglab.accounts.service import SECRET_SCOPES
+from hoglab.accounts.views import call_service, me_object, page_of, project_object, visible_projects
 from hoglab.http import errors
 from hoglab.http.fields.dates import format_moment
-from hoglab.http.fields.unknown_keys import refuse, within
-from hoglab.http.fields.wire import user_object
-from hoglab.http.identity import Level, Principal, Project, scope_satisfied
+from hoglab.http.identity import Level, Principal, scope_satisfied
 from hoglab.http.management import access
 from hoglab.http.management.pagination import Paged, envelope
 from hoglab.http.management.routing import ANY_KEY, ResourceRouter
-from hoglab.http.responses import json_response
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from hoglab.accounts.service import AccountService
     from hoglab.http.management.call import Call
-    from hoglab.http.management.routing import TextId, UuidId
+    from hoglab.http.management.routing import UuidId
     from hoglab.storage.database import Database
 
 _PROJECT_SCOPES = ("project:read", "project:write")
-
-
-CheckFilters = Callable[[Project, list[dict[str, Any]]], None]
-"""Raises 400 for filters of test accounts that the project cannot have."""
 
 
 def routers(
@@ -60,7 +55,7 @@ def routers(
     return [
         _project(accounts, check_account_filters),
         _projects(accounts),
-        _organizations(accounts),
+        organizations_router(accounts, check_account_filters),
         _users(accounts),
         _keys(accounts),
         _activity(database),
@@ -68,30 +63,6 @@ def routers(
 
 
 # Projects
-
-
-def project_object(project: Project, principal: Principal) -> dict[str, Any]:
-    """Return a project as the wire shows it."""
-    admin = principal.at(project.organization_id).is_admin
-    return {
-        "id": project.id,
-        "uuid": project.uuid,
-        "organization": project.organization_id,
-        "name": project.name,
-        "api_token": project.api_token,
-        "timezone": project.timezone,
-        "test_account_filters": project.test_account_filters,
-        "person_display_name_properties": project.person_display_name_properties,
-        "anonymize_ips": project.anonymize_ips,
-        "event_retention_days": project.settings.get(RETENTION_SETTING),
-        "created_at": project.created_at,
-        "updated_at": project.updated_at,
-        "user_access_level": "manager" if admin else "editor",
-    }
-
-
-def _visible(accounts: AccountService, principal: Principal) -> list[Project]:
-    return [project for project in accounts.projects() if principal.reaches_project(project)]
 
 
 def _project(accounts: AccountService, check_account_filters: CheckFilters) -> ResourceRouter:
@@ -103,16 +74,18 @@ def _project(accounts: AccountService, check_account_filters: CheckFilters) -> R
         return project_object(call.project, call.principal)
 
     @router.patch("/", body=ProjectChanges, response=ProjectOut)
-    def update_project(call: Call) -> dict[str, Any]:
+    def change_project(call: Call) -> dict[str, Any]:
         """Change a project. Needs an admin."""
-        access.check_level(call.principal, Level.ADMIN)
-        changes = call.validate(ProjectChanges).sent()
-        if "test_account_filters" in changes:
-            stored = {"test_account_filters": call.project.test_account_filters}
-            refuse(within(ProjectChanges, changes), within(ProjectChanges, stored))
-            check_account_filters(call.project, changes["test_account_filters"])
-        project = _wire(accounts.update_project, call.project.id, changes)
-        return project_object(project, call.principal)
+        return update_project(accounts, check_account_filters, call, call.project)
+
+    @router.delete("/", status=204)
+    def remove_project(call: Call) -> None:
+        """Delete a project. Needs an admin.
+
+        The token and the paths of the project stop working at once, and its events are erased within an hour. The last
+        project of an organization is not deleted.
+        """
+        delete_project(accounts, call, call.project)
 
     @router.patch("/rotate_secret_token", response=ProjectSecretOut, shows_secret=True)
     def rotate_secret_token(call: Call) -> dict[str, Any]:
@@ -122,7 +95,7 @@ def _project(accounts: AccountService, check_account_filters: CheckFilters) -> R
         """
         access.check_level(call.principal, Level.ADMIN)
         check_grant(call.principal, SECRET_SCOPES, None)
-        key = _wire(accounts.rotate_secret_key, call.project.id, call.principal.user.id)
+        key = call_service(accounts.rotate_secret_key, call.project.id, call.principal.user.id)
         backup = accounts.secret_keys(call.project.id)[1:]
         return {
             **project_object(call.project, call.principal),
@@ -147,129 +120,18 @@ def _projects(accounts: AccountService) -> ResourceRouter:
     @router.get("/", response=Paged[ProjectOut], limited_keys=True)
     def list_projects(call: Call) -> dict[str, Any]:
         """List the projects that the key reaches."""
-        return _page(
-            call, [project_object(project, call.principal) for project in _visible(accounts, call.principal)]
+        return page_of(
+            call,
+            [
+                project_object(project, call.principal)
+                for project in visible_projects(accounts, call.principal)
+            ],
         )
 
     return router
 
 
-# Organizations
-
-
-def _organization_id(call: Call, segment: str) -> str:
-    """Return the organization that a path segment means; 403 when the key, 404 when the user does not reach it."""
-    principal = call.principal
-    organization_id = principal.organization_id if segment == "@current" else segment
-    if organization_id is None or (segment != "@current" and organization_id not in principal.levels):
-        raise errors.not_found("Organization not found.")
-    access.check_organization_limit(principal, organization_id)
-    return organization_id
-
-
-def _organization_object(
-    organization: Mapping[str, Any], principal: Principal, projects: Sequence[Project]
-) -> dict[str, Any]:
-    organization_id = organization["id"]
-    return {
-        "id": organization_id,
-        "name": organization["name"],
-        "created_at": organization["created_at"],
-        "membership_level": principal.levels[organization_id],
-        "projects": [
-            {
-                "id": project.id,
-                "uuid": project.uuid,
-                "name": project.name,
-                "organization": organization_id,
-                "timezone": project.timezone,
-            }
-            for project in projects
-            if project.organization_id == organization_id
-        ],
-    }
-
-
-def _organization_objects(accounts: AccountService, principal: Principal) -> list[dict[str, Any]]:
-    limit = principal.scoped_organizations
-    ids = [id_ for id_ in principal.levels if limit is None or id_ in limit]
-    projects = _visible(accounts, principal)
-    organizations = accounts.organizations(ids)
-    return [_organization_object(organization, principal, projects) for organization in organizations]
-
-
-def _organizations(accounts: AccountService) -> ResourceRouter:
-    router = ResourceRouter(
-        "/api/organizations",
-        tag="organizations",
-        scopes=("organization:read", "organization:write"),
-        project_scoped=False,
-    )
-
-    @router.get("/", response=Paged[OrganizationOut], limited_keys=True)
-    def list_organizations(call: Call) -> dict[str, Any]:
-        """List the organizations that the key reaches."""
-        return _page(call, _organization_objects(accounts, call.principal))
-
-    @router.get("/{organization_id}", response=OrganizationOut, limited_keys=True)
-    def read_organization(call: Call, organization_id: TextId) -> dict[str, Any]:
-        """Read an organization, by id or as ``@current``."""
-        identifier = _organization_id(call, organization_id)
-        projects = _visible(accounts, call.principal)
-        return _organization_object(accounts.organizations([identifier])[0], call.principal, projects)
-
-    @router.get(
-        "/{organization_id}/projects", scope="project:read", response=Paged[ProjectOut], limited_keys=True
-    )
-    def list_organization_projects(call: Call, organization_id: TextId) -> dict[str, Any]:
-        """List the projects of an organization."""
-        identifier = _organization_id(call, organization_id)
-        projects = [
-            project for project in _visible(accounts, call.principal) if project.organization_id == identifier
-        ]
-        return _page(call, [project_object(project, call.principal) for project in projects])
-
-    @router.post(
-        "/{organization_id}/projects",
-        scope="project:write",
-        body=ProjectIn,
-        response=ProjectOut,
-        status=201,
-        limited_keys=True,
-    )
-    def create_project(call: Call, organization_id: TextId) -> dict[str, Any]:
-        """Create a project. Needs an admin, and a key that is not limited to some projects."""
-        identifier = _organization_id(call, organization_id)
-        if call.principal.scoped_projects is not None:
-            raise errors.permission_denied("API keys with scoped projects cannot create projects.")
-        access.check_level(call.principal.at(identifier), Level.ADMIN)
-        body = call.validate(ProjectIn)
-        project = _wire(accounts.create_project, identifier, body.name, timezone=body.timezone)
-        return project_object(project, call.principal)
-
-    return router
-
-
 # Users
-
-
-def me_object(accounts: AccountService, principal: Principal) -> dict[str, Any]:
-    """Return the calling user in wire format."""
-    user = principal.user
-    organizations = _organization_objects(accounts, principal)
-    current = [
-        organization for organization in organizations if organization["id"] == principal.organization_id
-    ]
-    project = accounts.project(user.current_project_id or 0)
-    reached = project is not None and principal.reaches_project(project)
-    return {
-        **(user_object(user) or {}),
-        "date_joined": user.created_at,
-        "is_staff": False,
-        "team": project_object(project, principal) if project is not None and reached else None,
-        "organization": current[0] if current else None,
-        "organizations": organizations,
-    }
 
 
 def _users(accounts: AccountService) -> ResourceRouter:
@@ -326,21 +188,18 @@ def _keys(accounts: AccountService) -> ResourceRouter:
         check_grant(call.principal, key["scopes"], key["expires_at"])
         return key
 
-    def shown(call: Call, key_id: str, value: str | None, status: int) -> Response:
-        return json_response(key_object(own_key(call, key_id), value), status)
-
     @router.get("/", response=list[KeyOut])
     def list_keys(call: Call) -> list[dict[str, Any]]:
         """List the user's keys, newest first, without their values."""
         return [key_object(key) for key in accounts.personal_keys(call.principal.user.id)]
 
     @router.post("/", body=KeyIn, response=KeyOut, status=201, shows_secret=True)
-    def create_key(call: Call) -> Response:
+    def create_key(call: Call) -> dict[str, Any]:
         """Create a key. Its value is in this answer and cannot be read again."""
         body = call.validate(KeyIn)
         check_grant(call.principal, body.scopes, body.expires_at)
         _check_limits(call.principal, body.scoped_teams, body.scoped_organizations, accounts)
-        key = _wire(
+        key = call_service(
             accounts.create_key,
             call.principal.user.id,
             body.label,
@@ -349,14 +208,16 @@ def _keys(accounts: AccountService) -> ResourceRouter:
             scoped_organizations=body.scoped_organizations,
             expires_at=body.expires_at,
         )
-        return shown(call, key.id, key.value, 201)
+        return key_object(own_key(call, key.id), key.value)
 
     @router.get("/@current", response=KeyOut, scope=ANY_KEY, limited_keys=True)
     def read_current_key(call: Call) -> dict[str, Any]:
         """Read the key that sends the request, without its value: tools ask it what they may do. 404 for a session."""
         if call.principal.key_id is None:
             raise errors.not_found()
-        return key_object(own_key(call, call.principal.key_id))
+        key = key_object(own_key(call, call.principal.key_id))
+        # PostHog's toolkit takes lists alone here, and an empty one for no limit.
+        return {**key, **{name: key[name] or [] for name in ("scoped_teams", "scoped_organizations")}}
 
     @router.get("/{key_id}", response=KeyOut)
     def read_key(call: Call, key_id: UuidId) -> dict[str, Any]:
@@ -375,15 +236,15 @@ def _keys(accounts: AccountService) -> ResourceRouter:
         check_grant(call.principal, after["scopes"], key["expires_at"])
         _check_limits(call.principal, after["scoped_projects"], after["scoped_organizations"], accounts)
         if changes:
-            _wire(accounts.update_key, key_id, changes)
+            call_service(accounts.update_key, key_id, changes)
         return key_object(own_key(call, key_id))
 
     @router.post("/{key_id}/roll", response=KeyOut, shows_secret=True)
-    def roll_key(call: Call, key_id: UuidId) -> Response:
+    def roll_key(call: Call, key_id: UuidId) -> dict[str, Any]:
         """Give a key a new value; the old one stops working at once."""
         weaker_key(call, key_id)
         rolled = accounts.roll_key(key_id)
-        return shown(call, key_id, rolled.value, 200)
+        return key_object(own_key(call, key_id), rolled.value)
 
     @router.delete("/{key_id}", status=204)
     def revoke_key(call: Call, key_id: UuidId) -> None:
@@ -446,17 +307,3 @@ def _activity(database: Database) -> ResourceRouter:
         return envelope(call, items, count)
 
     return router
-
-
-def _page(call: Call, everything: Sequence[Any]) -> dict[str, Any]:
-    """Return a page of a list that is completely in memory."""
-    page = call.page()
-    return envelope(call, everything[page.offset : page.offset + page.limit], len(everything))
-
-
-def _wire(function: Any, *arguments: Any, **options: Any) -> Any:
-    """Call the service; what it refuses becomes a 400."""
-    try:
-        return function(*arguments, **options)
-    except AccountError as error:
-        raise errors.validation_error(str(error), error.attr) from error

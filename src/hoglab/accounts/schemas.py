@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from hoglab.accounts.service import MAX_LABEL_LENGTH, MAX_NAME_LENGTH
+from hoglab.accounts.service import MAX_LABEL_LENGTH, MAX_NAME_LENGTH, SITE_SETTINGS
 from hoglab.http.fields.fields import (
     Bool,
     Int,
@@ -20,6 +20,7 @@ from hoglab.http.fields.fields import (
 from hoglab.http.fields.notes import Note, Notes
 from hoglab.http.fields.property_filters import Properties
 from hoglab.http.fields.unknown_keys import Keys
+from hoglab.http.fields.wire import FieldWarning, UserOut
 
 NOTES: Notes = {
     "name": Note("Display name.", "Shop"),
@@ -32,6 +33,9 @@ NOTES: Notes = {
         "Number of days for which events are kept, if fewer than the server's; null: the server's."
     ),
     "anonymize_ips": "Whether the addresses of clients are forgotten.",
+    **dict.fromkeys(SITE_SETTINGS, "Kept and answered for tools that manage it; has no effect here."),
+    "slug": Note("Name for addresses, which tools accept in place of the id.", "acme-018f6c1e"),
+    "joined_at": "Time when the user became a member.",
     "label": Note("Display name of the key.", "ci"),
     "scopes": Note(
         "Scopes of the key: `experiment:read`, `experiment:write`, …, or `*`.", ["experiment:read"]
@@ -61,6 +65,14 @@ NOTES: Notes = {
 }
 
 
+MAX_ADDRESSES = 100
+"""Maximum number of addresses in a list of a project's settings."""
+MAX_ADDRESS_LENGTH = 400
+MAX_HASH_MODE = 32_767
+"""Largest number that PostHog stores as a mode."""
+Address = Text(max_length=MAX_ADDRESS_LENGTH)
+
+
 class ProjectIn(WireModel):
     """A new project."""
 
@@ -83,6 +95,14 @@ class ProjectChanges(WireModel):
     person_display_name_properties: Annotated[list[str], JsonList(Text(max_length=400))] | None = None
     anonymize_ips: Annotated[bool, Bool()] = False
     event_retention_days: Annotated[int, Int(min=1, max=36_500)] | None = None
+    app_urls: Annotated[list[str], JsonList(Address, max_length=MAX_ADDRESSES)] = Field(default_factory=list)
+    recording_domains: Annotated[list[str], JsonList(Address, max_length=MAX_ADDRESSES)] | None = None
+    heatmaps_opt_in: Annotated[bool, Bool()] | None = None
+    autocapture_exceptions_opt_in: Annotated[bool, Bool()] | None = None
+    autocapture_web_vitals_opt_in: Annotated[bool, Bool()] | None = None
+    session_recording_opt_in: Annotated[bool, Bool()] = False
+    surveys_opt_in: Annotated[bool, Bool()] | None = None
+    cookieless_server_hash_mode: Annotated[int, Int(min=0, max=MAX_HASH_MODE)] = 0
 
 
 class KeyIn(WireModel):
@@ -136,9 +156,18 @@ class ProjectOut(WireModel):
     person_display_name_properties: list[str] | None
     anonymize_ips: bool
     event_retention_days: int | None
+    app_urls: list[str]
+    recording_domains: list[str] | None
+    heatmaps_opt_in: bool | None
+    autocapture_exceptions_opt_in: bool | None
+    autocapture_web_vitals_opt_in: bool | None
+    session_recording_opt_in: bool
+    surveys_opt_in: bool | None
+    cookieless_server_hash_mode: int
     created_at: datetime
     updated_at: datetime
     user_access_level: str
+    warnings: list[FieldWarning] = Field(default_factory=list)
 
 
 class ProjectSecretOut(ProjectOut):
@@ -156,9 +185,38 @@ class OrganizationOut(WireModel):
 
     id: str
     name: str
+    slug: str
     created_at: datetime
     membership_level: int
     projects: list[dict[str, Any]]
+
+
+class MemberOut(WireModel):
+    """A member of an organization. ``level``: 1 member, 8 admin, 15 owner."""
+
+    notes = NOTES
+
+    id: str = Field(description="The id of the membership.")
+    user: UserOut
+    level: int = Field(description="Level of the membership.", examples=[15])
+    joined_at: datetime
+    updated_at: datetime
+    is_2fa_enabled: bool = Field(description="Always false here; there for clients that read it.")
+    has_social_auth: bool = Field(description="Always false here; there for clients that read it.")
+
+
+class RoleOut(WireModel):
+    """A role; there are none here."""
+
+    id: str
+    name: str = Field(description="Display name of the role.")
+
+
+class InvitationOut(WireModel):
+    """An invitation; there are none here."""
+
+    id: str
+    target_email: str = Field(description="Address that was invited.")
 
 
 class MeOut(WireModel):
@@ -199,6 +257,7 @@ class KeyOut(WireModel):
     expires_at: datetime | None
     last_used_at: datetime | None
     last_rolled_at: datetime | None
+    warnings: list[FieldWarning] = Field(default_factory=list)
 
 
 class ActivityOut(WireModel):

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 from zoneinfo import available_timezones
@@ -27,7 +28,7 @@ from hoglab.accounts.keys import (
 from hoglab.accounts.principals import PrincipalCache
 from hoglab.accounts.scopes import EVERYTHING, KNOWN, scope_fault
 from hoglab.accounts.usage import KeyUsage
-from hoglab.http.fields.dates import utc_now
+from hoglab.http.fields.dates import format_moment, utc_now
 from hoglab.http.identity import Level, Principal, Project, Unknown, User
 from hoglab.storage.database.tables import project as project_table
 from hoglab.storage.database.tables import user_session
@@ -61,6 +62,20 @@ class NewKey:
 
 RETENTION_SETTING = "event_retention_days"
 """The project setting that says how many days events are kept."""
+SITE_SETTINGS: Mapping[str, Any] = MappingProxyType(
+    {
+        "app_urls": [],
+        "recording_domains": None,
+        "heatmaps_opt_in": None,
+        "autocapture_exceptions_opt_in": None,
+        "autocapture_web_vitals_opt_in": None,
+        "session_recording_opt_in": False,
+        "surveys_opt_in": None,
+        "cookieless_server_hash_mode": 0,
+    }
+)
+"""Project settings of products that are not here, with their defaults: kept and answered for tools."""
+_SETTINGS = frozenset({RETENTION_SETTING, *SITE_SETTINGS})
 
 
 class AccountService:
@@ -224,15 +239,38 @@ class AccountService:
         if "timezone" in changes:
             changes["timezone"] = _timezone(changes["timezone"])
         with self._database.write() as tx:
-            if RETENTION_SETTING in changes:
-                before = store.project_by_id(tx.connection, project_id)
-                known = {} if before is None else before.settings
-                changes["settings"] = {**known, RETENTION_SETTING: changes.pop(RETENTION_SETTING)}
-            project = store.update_project(tx.connection, project_id, {**changes, "updated_at": self.now()})
-            if project is None:
+            before = store.project_by_id(tx.connection, project_id)
+            if before is None:
                 raise LookupError(f"no project {project_id}")
+            settings = {name: changes.pop(name) for name in _SETTINGS & changes.keys()}
+            if settings:
+                changes["settings"] = {**before.settings, **settings}
+            project = store.update_project(tx.connection, project_id, {**changes, "updated_at": self.now()})
+            assert project is not None  # noqa: S101 - it was read in this transaction
             tx.changed("project", project_id)
         return project
+
+    def delete_project(self, project_id: int) -> None:
+        """Delete a project: nobody reaches it any more, its token is refused, and its events are erased soon.
+
+        Raises `AccountError` for the last project of an organization, and `LookupError` when there is no such project.
+        """
+        with self._database.write() as tx:
+            remaining = store.projects(tx.connection)
+            project = next((project for project in remaining if project.id == project_id), None)
+            if project is None:
+                raise LookupError(f"no project {project_id}")
+            if sum(other.organization_id == project.organization_id for other in remaining) == 1:
+                raise AccountError("The last project of an organization cannot be deleted.")
+            now = self.now()
+            settings = {**project.settings, store.DELETED_SETTING: format_moment(now)}
+            store.update_project(tx.connection, project_id, {"settings": settings, "updated_at": now})
+            tx.changed("project", project_id)
+
+    def projects_ever(self) -> list[Project]:
+        """Return every project, also deleted ones, from the database."""
+        with self._database.read() as connection:
+            return store.projects_ever(connection)
 
     def update_experiment_defaults(self, project_id: int, changes: Mapping[str, Any]) -> Project:
         """Change the defaults of a project's experiments; None removes a value, values that are not named stay.
@@ -301,6 +339,13 @@ class AccountService:
         with self._database.write() as tx:
             tx.changed("keys", EVERYWHERE)
             return store.delete_membership(tx.connection, organization_id, user_id)
+
+    def members(self, organization_id: str) -> list[tuple[User, int, datetime]]:
+        """Return the users of an organization with their level and the time when they joined, oldest first."""
+        with self._database.read() as connection:
+            memberships = store.memberships(connection, organization_id)
+            users = store.users(connection, [user_id for user_id, _, _ in memberships])
+        return [(users[user_id], level, joined_at) for user_id, level, joined_at in memberships]
 
     def set_active(self, user_id: int, active: bool) -> None:
         """Let a user in, or lock them and their keys out, and end their sessions."""

@@ -27,19 +27,28 @@ _PROJECT_FIELDS = tuple(field.name for field in fields(Project))
 _USER_FIELDS = tuple(field.name for field in fields(User))
 _PROJECT_COLUMNS = tuple(project.c[name] for name in _PROJECT_FIELDS)
 _USER_COLUMNS = tuple(user.c[name] for name in _USER_FIELDS)
+DELETED_SETTING = "deleted_at"
+"""The project setting with the time when a project was deleted; such projects are answered to nobody."""
 _PROJECT = PreparedSelect(select(*_PROJECT_COLUMNS).where(project.c.id == bindparam("project_id")))
 _USERS = PreparedSelect(select(*_USER_COLUMNS).where(among(user.c.id, bindparam("ids"))))
 
 
 def projects(connection: Connection) -> list[Project]:
-    """Return every project, by id."""
+    """Return every project that is not deleted, by id."""
+    return [project for project in projects_ever(connection) if DELETED_SETTING not in project.settings]
+
+
+def projects_ever(connection: Connection) -> list[Project]:
+    """Return every project, also deleted ones, by id."""
     rows = connection.execute(select(*_PROJECT_COLUMNS).order_by(project.c.id))
     return [Project(*row) for row in rows]
 
 
 def project_by_id(connection: Connection, project_id: int) -> Project | None:
+    """Return a project; None where there is none, or it is deleted."""
     rows = _PROJECT.rows(connection, project_id=project_id)
-    return Project(*rows[0]) if rows else None
+    stored = Project(*rows[0]) if rows else None
+    return None if stored is None or DELETED_SETTING in stored.settings else stored
 
 
 def insert_project(connection: Connection, values: Mapping[str, Any]) -> Project:
@@ -124,6 +133,16 @@ def levels(connection: Connection, user_id: int) -> dict[str, int]:
         statement.where(membership.c.user_id == user_id).order_by(membership.c.joined_at)
     )
     return {row.organization_id: row.level for row in rows}
+
+
+def memberships(connection: Connection, organization_id: str) -> list[tuple[int, int, datetime]]:
+    """Return user, level and time of joining of an organization's memberships, oldest first."""
+    statement = select(membership.c.user_id, membership.c.level, membership.c.joined_at)
+    order = (membership.c.joined_at, membership.c.user_id)
+    rows = connection.execute(
+        statement.where(membership.c.organization_id == organization_id).order_by(*order)
+    )
+    return [(row.user_id, row.level, row.joined_at) for row in rows]
 
 
 def insert_key(connection: Connection, values: Mapping[str, Any]) -> None:

@@ -263,7 +263,7 @@ def _periodic_tasks(services: Services) -> list[PeriodicTask]:
     retention = EventRetention(
         database,
         services.engines.store,
-        services.accounts.projects,
+        services.accounts.projects_ever,
         jobs,
         most_days=services.settings.event_retention_days,
         forget_results=partial(_forget, services.aggregate_cache),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
 from hoglab.accounts import activity
 from hoglab.accounts.service import RETENTION_SETTING
+from hoglab.accounts.store import DELETED_SETTING
 from hoglab.http.fields.dates import format_moment, utc_now
 from hoglab.storage.event_store import EventsBefore
 from hoglab.storage.job_leases import JobName
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from hoglab.storage.job_leases import JobLeases
 
 JOB = JobName("event retention", "")
+END_OF_TIME = datetime.max.replace(tzinfo=UTC)
+"""Moment before which all events of a deleted project are."""
 
 _log = structlog.get_logger(__name__)
 
@@ -57,6 +60,7 @@ class EventRetention:
     ) -> None:
         """Delete events after ``most_days``, or fewer where a project says so; None: they are kept for ever.
 
+        ``projects`` returns all projects, also deleted ones: of these all events are deleted.
         ``jobs`` are those of this process.
         ``forget_results`` drops what the aggregate cache has of events before a moment.
         """
@@ -84,10 +88,13 @@ class EventRetention:
         expired, keeps_for_a_time = 0, False
         for project in self._projects():
             days = kept_days(project.settings.get(RETENTION_SETTING), self._most_days)
-            if days is None:
+            if DELETED_SETTING in project.settings:
+                before = END_OF_TIME
+            elif days is not None:
+                before = today - timedelta(days=days)
+            else:
                 continue
             keeps_for_a_time = True
-            before = today - timedelta(days=days)
             count = self._events.erase(EventsBefore(project.id, before))
             if not count:
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hoglab.accounts.routes import check_grant, me_object
+from hoglab.accounts.routes import check_grant
 from hoglab.accounts.sessions.schemas import SessionIn, SessionItem, SessionOut, SessionState
 from hoglab.accounts.sessions.service import (
     LONGEST_LIFETIME,
@@ -12,6 +12,7 @@ from hoglab.accounts.sessions.service import (
     LoginRefusedError,
     LoginThrottledError,
 )
+from hoglab.accounts.views import me_object
 from hoglab.http import errors
 from hoglab.http.management.routing import ANY_KEY, OPEN, ResourceRouter
 from hoglab.http.management.session_cookie import session_token, set_cookie
