@@ -12,10 +12,12 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from tests.postgres import PostgresServer
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_for
 
 from hoglab.storage.database import Database, tables
 from hoglab.storage.database.postgres.driver import LOCK_TIMEOUT_S, Driver
+from hoglab.storage.engines import upgrade_databases
+from hoglab.storage.event_log.leases import LogLeases
 
 pytestmark = pytest.mark.faults
 
@@ -35,6 +37,33 @@ except DatabaseError as error:
     print(error, flush=True)
 with database.read() as connection:
     print(connection.exec_driver_sql("SELECT starts FROM installation").scalar(), flush=True)
+"""
+READER_OF_A_PARTITION = """
+import sys
+from hoglab.storage.database import DatabaseError, tables
+from hoglab.storage.database.postgres.driver import Driver
+from hoglab.storage.database.postgres.session import PostgresSession
+from hoglab.storage.event_log.leases import LogLeases, finish_within
+from hoglab.storage.event_log.partitions import PartitionDone
+
+driver = Driver(sys.argv[1], tables.queue_metadata.info["postgresql"]["schema"])
+connect = lambda: driver.connect(autocommit=True)
+owned = LogLeases(connect, driver.name, partitions=2, lease_s=1).renew().owned
+session = PostgresSession(connect, driver.name)
+sends_statements = sys.argv[2] == "statements"
+try:
+    with session.pipelined() if sends_statements else session.transaction() as connection:
+        finish_within(connection, PartitionDone(owned[1], 7))
+        if not sends_statements:
+            connection.pgconn.send_query(b"SELECT repeat('x', 1000) FROM generate_series(1, 100000)")
+            connection.pgconn.flush()
+        print("has written", flush=True)
+        sys.stdin.readline()
+        while connection.pgconn.get_result() is not None:
+            pass
+        connection.execute(b"SELECT")
+except DatabaseError as error:
+    print(error, flush=True)
 """
 _SETTING = "SELECT extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval)"
 
@@ -63,6 +92,32 @@ def test_others_get_the_turn_of_a_process_that_is_paused(url: str) -> None:
     assert said.splitlines() == [f"{database.name} ended a transaction that did nothing for long", "1"]
     assert writer.returncode == 0
     database.dispose()
+
+
+@pytest.mark.parametrize("waits_for", ["statements", "rows"])
+def test_a_partition_changes_hands_while_its_reader_is_paused(
+    waits_for: str, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No limit of the server ends a transaction between statements that are sent ahead, or while it sends rows."""
+    monkeypatch.setattr("hoglab.storage.database.postgres.driver.IDLE_IN_TRANSACTION_TIMEOUT_S", 2)
+    url = postgres.database()
+    upgrade_databases(url)
+    driver = Driver(url, tables.queue_metadata.info["postgresql"]["schema"])
+    command = [sys.executable, "-c", READER_OF_A_PARTITION, url, waits_for]
+    with (
+        closing(LogLeases(lambda: driver.connect(autocommit=True), driver.name, partitions=2)) as leases,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader,
+    ):
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "has written\n"
+        os.kill(reader.pid, signal.SIGSTOP)
+        try:
+            wait_for(lambda: set(leases.renew().owned) == {0, 1}, every_s=0.2)
+            assert leases.positions() == {0: 0, 1: 0}
+        finally:
+            os.kill(reader.pid, signal.SIGCONT)
+            said, _ = reader.communicate("\n", timeout=PATIENCE_S)
+    assert said.startswith(driver.name)
 
 
 def test_who_waits_for_locks_waits_longer_than_a_transaction_may_do_nothing(url: str) -> None:

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 
 from hoglab.storage.database.errors import DatabaseError
 from hoglab.storage.database.postgres.session import NOW_US, PostgresSession
+from hoglab.storage.database.postgres.stuck import end_stuck
 from hoglab.storage.database.tables import queue_metadata
 from hoglab.storage.event_log import SequenceNumber
 from hoglab.storage.event_log.partitions import (
@@ -151,6 +152,9 @@ class LogLeases:
         if len(owned) < share:
             taken = self._session.rows(_TAKE, {**values, "count": share - len(owned)})
             owned |= {partition: PartitionLease(partition, epoch) for partition, epoch in taken}
+        if len(owned) < share:  # others still use the rest, or have stopped while they hold its rows
+            with self._session.using() as connection:
+                end_stuck(connection)
         return LeaseRound(owned, sorted(owned)[share:])
 
     def give_up(self, partitions: Sequence[int]) -> None:

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from hoglab.storage.database.locks import tried_again
 from hoglab.storage.database.postgres.session import PostgresSession
+from hoglab.storage.database.postgres.stuck import end_stuck
 from hoglab.storage.invocations.postgres.candidates import PostgresCandidates
 from hoglab.storage.invocations.postgres.rows import SQL, PostgresQueueRows
 from hoglab.storage.invocations.postgres.workers import Listener, ServerClock, WorkerLease
@@ -116,6 +117,8 @@ class PostgresQueueTables:
     def reset(self, beat_before: int, max_resets: int, most: int, due: Callable[[int], int]) -> int:
         """Make invocations without a heartbeat since a moment due again, and return how many."""
         values = {"beat_before": beat_before, "max_resets": max_resets, "most": most}
+        with self._reader.using() as connection:
+            end_stuck(connection)  # what it holds would be passed over
         with self._relaxed.transaction() as connection:
             rows = connection.execute(SQL["stalled"].encode(), values).fetchall()
             if rows:
