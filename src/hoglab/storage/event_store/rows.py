@@ -83,12 +83,36 @@ CREATE TABLE IF NOT EXISTS event_correction (
     first_seq BIGINT NOT NULL, log_offset BIGINT NOT NULL
 );
 """
+
+
+def _stored(columns: Mapping[str, tuple[str, str]], sealed: str) -> str:
+    """Return SQL of all events with more columns: by their names, SQL of recent events and SQL of sealed ones."""
+    recent_columns = ", ".join([*COLUMNS, *(f"{sql} AS {name}" for name, (sql, _) in columns.items())])
+    sealed_columns = ", ".join([*COLUMNS, *(f"{sql} AS {name}" for name, (_, sql) in columns.items())])
+    return (
+        f"SELECT {recent_columns} FROM events\n    UNION ALL\n"  # noqa: S608 - our own words
+        f"    SELECT {sealed_columns} FROM sealed_events WHERE {sealed}"
+    )
+
+
+_WHOLE = {"whole_properties": ("properties", whole("properties", "copied_at"))}
+_PLACE = {"place": ("-1::BIGINT", "place")}
+_IS_EVENT = f"place <> {FILLER}"
+
+
+def rows_of_events(*, needs_whole: bool, sealed: str = _IS_EVENT) -> str:
+    """Return a relation like ``stored_events`` with ``row_id``, -1 for recent events.
+
+    By their row ids the engine fetches sealed rows alone; they are valid within a transaction. ``needs_whole``: whether
+    ``whole_properties`` is there, which takes the engine 2 ms to plan. ``sealed`` selects sealed events.
+    """
+    more = _WHOLE if needs_whole else {}
+    return f"({_stored({**more, **_PLACE, 'row_id': ('-1::BIGINT', 'rowid')}, sealed)})"
+
+
 _VIEWS = f"""
 CREATE OR REPLACE VIEW stored_events AS
-    SELECT {", ".join(COLUMNS)}, properties AS whole_properties, -1::BIGINT AS place FROM events
-    UNION ALL
-    SELECT {", ".join(COLUMNS)}, {whole("properties", "copied_at")} AS whole_properties, place FROM sealed_events
-    WHERE place <> {FILLER};
+    {_stored({**_WHOLE, **_PLACE}, _IS_EVENT)};
 CREATE OR REPLACE VIEW resolved_events AS
     SELECT events.* REPLACE (coalesce(person_override.person_id, events.person_id) AS person_id)
     FROM stored_events AS events LEFT JOIN person_override

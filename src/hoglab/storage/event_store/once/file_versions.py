@@ -9,7 +9,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from hoglab.storage.event_store.once.versions import SERVERS_OWN, Said, StoredVersion
-from hoglab.storage.event_store.rows import contents_of, identities_of
+from hoglab.storage.event_store.rows import contents_of, identities_of, rows_of_events
 from hoglab.storage.event_store.sealed.newest import rows_at
 
 if TYPE_CHECKING:
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 _FIRST = "CASE WHEN first_offset = 0 THEN log_offset ELSE first_offset END"
 _FOUND = f"""
-SELECT project_id, uuid, day, event, distinct_id, seq, place, log_offset, {_FIRST}, timestamp
+SELECT project_id, uuid, day, event, distinct_id, seq, place, log_offset, {_FIRST}, timestamp, row_id
 FROM (
-    SELECT *, datediff('day', TIMESTAMP '1970-01-01', timestamp)::INTEGER AS day FROM stored_events WHERE {{where}}
+    SELECT *, datediff('day', TIMESTAMP '1970-01-01', timestamp)::INTEGER AS day
+    FROM {rows_of_events(needs_whole=False)} WHERE {{where}}
 ) SEMI JOIN asked USING (project_id, uuid, day, event, distinct_id)
 """
 MANY = 500
@@ -92,10 +93,11 @@ def versions_between(
     """Return the stored versions of events in ranges of ``seq``, with what they say."""
     stored: Versions = {}
     connection.register("asked", identities_of(rows))
+    row_ids: dict[int, int] = {}
     for first, last in extents:
-        _collect(connection, f"seq BETWEEN {first} AND {last}", stored)
+        row_ids |= _collect(connection, f"seq BETWEEN {first} AND {last}", stored)
     connection.unregister("asked")
-    return _with_what_they_say(connection, stored)
+    return _with_what_they_say(connection, stored, row_ids)
 
 
 def versions_new_between(
@@ -109,19 +111,27 @@ def versions_new_between(
     return stored
 
 
-def _collect(connection: duckdb.DuckDBPyConnection, where: str, versions: Versions) -> None:
+def _collect(connection: duckdb.DuckDBPyConnection, where: str, versions: Versions) -> dict[int, int]:
+    """Add versions to those that are known, and return their row ids by their ``seq``."""
+    row_ids: dict[int, int] = {}
     for row in connection.execute(_FOUND.format(where=where)).fetchall():
-        project_id, uuid, day, event, distinct_id, seq, place, log_offset, first_offset, timestamp = row
+        project_id, uuid, day, event, distinct_id, seq, place, log_offset, first_offset, timestamp, row_id = (
+            row
+        )
+        row_ids[seq] = row_id
         version = StoredVersion(place, seq, log_offset, first_offset, timestamp.replace(tzinfo=UTC))
         versions.setdefault((project_id, uuid.int, day, event, distinct_id), []).append(version)
+    return row_ids
 
 
-def _with_what_they_say(connection: duckdb.DuckDBPyConnection, versions: Versions) -> Versions:
+def _with_what_they_say(
+    connection: duckdb.DuckDBPyConnection, versions: Versions, row_ids: Mapping[int, int]
+) -> Versions:
     def run(sql: str) -> list[tuple[Any, ...]]:
         return connection.execute(sql).fetchall()
 
     all_versions = [version for group in versions.values() for version in group]
-    read = rows_at(run, [(version.seq, version.place) for version in all_versions], _SAID)
+    read = rows_at(run, [(version.seq, row_ids[version.seq]) for version in all_versions], _SAID)
     said = {
         version.seq: Said(
             timestamp.replace(tzinfo=UTC), captured_at.replace(tzinfo=UTC), chain, properties.encode()

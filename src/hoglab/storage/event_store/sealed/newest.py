@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hoglab.storage.event_store.mirrored import whole
+from hoglab.storage.event_store.mirrored import restored
+from hoglab.storage.event_store.rows import rows_of_events
 from hoglab.storage.event_store.sealed.sealing import digest_of
 from hoglab.storage.event_store.transactions import transaction
 
@@ -28,7 +30,7 @@ MAX_PLACES = 2_000
 """Sealed events that the index is asked for; a person with more of them has some in the newest windows."""
 
 Key = tuple[datetime, int, int]
-"""Sort key of an event: its time, its ``seq``, and its place, -1 where it is not sealed."""
+"""Sort key of an event: its time, its ``seq``, and its row id, -1 where it is not sealed."""
 
 
 def newest_events(
@@ -44,7 +46,7 @@ def newest_events(
                 break
         return rows_at(
             lambda sql: reader.execute(sql, timeout_s=timeout_s),
-            [(seq, place) for _, seq, place in keys[offset:]],
+            [(seq, row_id) for _, seq, row_id in keys[offset:]],
             columns,
         )
 
@@ -54,11 +56,12 @@ _Bounds = tuple[datetime | None, datetime | None]
 
 def _parts(reader: Reader, wanted: Wanted, timeout_s: float) -> Iterator[tuple[str, _Bounds]]:
     """Yield relations with the times from which on and before which they are asked, such that later ones are older."""
+    relation = partial(rows_of_events, needs_whole="whole_properties" in wanted.condition)
     if wanted.distinct_ids is not None:
         places = _places(reader, wanted, timeout_s)
         if len(places) <= MAX_PLACES:
-            chosen = f"place IN ({', '.join(map(str, [-1, *places]))})"
-            yield f"(SELECT * FROM stored_events WHERE {chosen}) AS events", (None, wanted.before)
+            chosen = f"place IN (SELECT unnest([{', '.join(map(str, places))}]::BIGINT[]))"
+            yield f"{relation(sealed=chosen)} AS events", (None, wanted.before)
             return
     until = wanted.before
     newest = wanted.before or _newest_recent(reader, wanted.project_id, timeout_s) or datetime.now(UTC)
@@ -67,10 +70,10 @@ def _parts(reader: Reader, wanted: Wanted, timeout_s: float) -> Iterator[tuple[s
         since = _earlier(newest, window)
         if wanted.after is not None and since <= wanted.after:
             break
-        yield "stored_events AS events", (since, until)
+        yield f"{relation()} AS events", (since, until)
         until = newest = since
         window *= GROWTH
-    yield "stored_events AS events", (None, until)
+    yield f"{relation()} AS events", (None, until)
 
 
 def _earlier(moment: datetime, by: timedelta) -> datetime:
@@ -112,36 +115,36 @@ def _keys(
     given = {condition: value for condition, value in conditions.items() if value is not None}
     values = {condition.rpartition("$")[2]: value for condition, value in given.items()}
     sql = (
-        f"SELECT timestamp, seq, place FROM {relation} WHERE {' AND '.join(given)} AND {wanted.condition} "
+        f"SELECT timestamp, seq, row_id FROM {relation} WHERE {' AND '.join(given)} AND {wanted.condition} "
         "ORDER BY timestamp DESC, seq DESC LIMIT $limit"
     )
     rows = reader.execute(sql, {**wanted.parameters, **values, "limit": limit}, timeout_s=timeout_s)
-    return [(timestamp, seq, place) for timestamp, seq, place in rows]
+    return [(timestamp, seq, row_id) for timestamp, seq, row_id in rows]
 
 
 def rows_at(
-    run: Callable[[str], list[tuple[Any, ...]]], places: Sequence[tuple[int, int]], columns: Sequence[str]
+    run: Callable[[str], list[tuple[Any, ...]]], rows: Sequence[tuple[int, int]], columns: Sequence[str]
 ) -> list[tuple[Any, ...]]:
-    """Return some columns of events in the order given: each by its ``seq``, and its place, -1 where it is not sealed.
+    """Return some columns of events in the order given: each by its ``seq``, and its row id, -1 where it is not sealed.
 
-    ``run`` gives all rows of a query.
+    ``run`` gives all rows of a query, in the transaction in which the row ids were read.
     """
-    recent = [str(seq) for seq, place in places if place < 0]
-    sealed = [str(place) for _, place in places if place >= 0]
+    recent = [str(seq) for seq, row_id in rows if row_id < 0]
+    sealed = [str(row_id) for _, row_id in rows if row_id >= 0]
+    names = ", ".join("properties" if name == "whole_properties" else name for name in columns)
     by_seq: dict[int, tuple[Any, ...]] = {}
     if recent:
-        names = ", ".join("properties" if name == "whole_properties" else name for name in columns)
         by_seq |= {
             row[0]: row[1:]
             for row in run(f"SELECT seq, {names} FROM events WHERE seq IN ({', '.join(recent)})")
         }
     if sealed:
         # By their numbers the engine fetches rows alone; else it reads all of the blocks that they are in.
-        text = whole("properties", "copied_at")
-        names = ", ".join(text if name == "whole_properties" else name for name in columns)
-        chosen = f"SELECT rowid FROM sealed_events WHERE place IN ({', '.join(sealed)})"
-        by_seq |= {
-            row[0]: row[1:]
-            for row in run(f"SELECT seq, {names} FROM sealed_events WHERE rowid IN ({chosen})")
-        }
-    return [by_seq[seq] for seq, _ in places]
+        chosen = f"SELECT unnest([{', '.join(sealed)}])"
+        fetched = run(f"SELECT copied_at, seq, {names} FROM sealed_events WHERE rowid IN ({chosen})")
+        at = columns.index("whole_properties") if "whole_properties" in columns else None
+        for copied_at, seq, *values in fetched:
+            if at is not None:
+                values[at] = restored(values[at], copied_at)
+            by_seq[seq] = tuple(values)
+    return [by_seq[seq] for seq, _ in rows]
