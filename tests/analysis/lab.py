@@ -105,7 +105,7 @@ class Lab:
             else beside.events
         )
         cohorts = CohortService(self.database)
-        experiments = ExperimentService(
+        self.experiments = experiments = ExperimentService(
             self.database,
             FlagService(
                 self.database, experiments=linked_experiments, on_change=keep_shares, now=lambda: self.now

@@ -15,6 +15,7 @@ from hoglab.analysis.definitions.metric_problems import exposure_problem, metric
 from hoglab.analysis.execution.behaviour import performers, rule_problem
 from hoglab.analysis.execution.computer import Computer
 from hoglab.analysis.incremental.aggregate_cache import AggregateCache, BusyError, CacheLimits
+from hoglab.analysis.results import ExperimentResults, HarmWatch
 from hoglab.analysis.timeseries.scheduler import ResultsRunner
 from hoglab.analysis.timeseries.service import ResultsService, stored_groups
 from hoglab.app.dependents import cohort_dependents
@@ -215,9 +216,15 @@ class Services(SharedServices):
     def _analysis(self) -> list[Service]:
         """Return the services that compute from events, and the maintenance of events."""
         results = ResultsRunner(self.results, catch_up=self.catch_up)
-        self.jobs.on_expired += [results.wake, self.calculator.wake]
+        watch = HarmWatch(
+            self.results,
+            ExperimentResults.of(self.results, self.engines.store, budget_s=None),
+            self.experiments.linkage,
+        )
+        self.jobs.on_expired += [results.wake, watch.wake, self.calculator.wake]
         return [
             results,
+            watch,
             ExportService(self.engines.store, self._socket, catch_up=self.catch_up),
             Maintenance(self.engines.event_file, tasks=_periodic_tasks(self)),
         ]

@@ -24,3 +24,8 @@ class Actor:
     now: datetime
     if_match: EntityTags | None = None
     """The states in which the experiment may be changed; None for any."""
+
+    @property
+    def user_id(self) -> int:
+        """Id of the user who makes the change."""
+        return self.principal.user.id

@@ -78,9 +78,8 @@ class Lifecycle:
                 changes += [activity.change(SCOPE, "status", before, after)] if before != after else []
             row = self._service.save(tx, actor, row, values, changes)
             if milestone is not None:
-                milestones.emit(
-                    tx, actor, row, milestone, **({} if shipped is None else {"variant": shipped})
-                )
+                facts = {} if shipped is None else {"variant": shipped}
+                milestones.emit(tx, row, milestone, user_id=actor.user_id, now=actor.now, **facts)
             return self._service.present(tx.connection, actor, row)
 
     def launch(self, actor: Actor, experiment_id: int) -> dict[str, Any]:
@@ -319,7 +318,7 @@ class Lifecycle:
         user_id = actor.principal.user.id
         detail = {"name": row.name, "changes": None}
         activity.record(tx, actor.project.id, user_id, "created", SCOPE, row.id, detail, now=actor.now)
-        milestones.emit(tx, actor, row, "created")
+        milestones.emit(tx, row, "created", user_id=actor.user_id, now=actor.now)
         self._service.announce(tx, actor.project.id)
         return row
 

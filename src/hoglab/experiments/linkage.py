@@ -19,6 +19,7 @@ from hoglab.http.errors import validation_error
 if TYPE_CHECKING:
     from hoglab.experiments.actor import Actor
     from hoglab.flags.service import FlagService
+    from hoglab.http.identity import Project
     from hoglab.people.cohorts import CohortService
     from hoglab.storage.database import Transaction
 
@@ -185,6 +186,10 @@ class FlagLinkage:
 
     def set_active(self, tx: Transaction, actor: Actor, flag: FlagRow, *, active: bool) -> FlagRow:
         return self._flags.set_active(tx, actor.project, actor.principal.user, flag.id, active)
+
+    def switch_off(self, tx: Transaction, project: Project, flag: FlagRow) -> None:
+        """Switch a flag off by the server itself."""
+        self._flags.set_active(tx, project, None, flag.id, False)
 
     def set_archived(
         self, tx: Transaction, actor: Actor, flag: FlagRow, *, archived: bool, active: bool | None = None

@@ -1,7 +1,8 @@
 """Milestones in the life of an experiment, as internal events such as ``$experiment_launched``.
 
 The name is ``$experiment_`` and one of: created, launched, ended, archived, unarchived, reset, deleted, restored,
-paused, resumed, exposure_frozen, exposure_unfrozen, variant_shipped (spec: hog-runtime 7.4).
+paused, resumed, exposure_frozen, exposure_unfrozen, variant_shipped (spec: hog-runtime 7.4); and harm, hoglab's own: a
+variant is certainly worse.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from hoglab.accounts import internal_events
 from hoglab.experiments import store
 
 if TYPE_CHECKING:
-    from hoglab.experiments.actor import Actor
+    from datetime import datetime
+
     from hoglab.experiments.store import ExperimentRow
     from hoglab.storage.database import Transaction
 
@@ -31,8 +33,16 @@ def passed(before: ExperimentRow, after: ExperimentRow) -> list[str]:
     return [name for name, is_passed in milestones.items() if is_passed]
 
 
-def emit(tx: Transaction, actor: Actor, row: ExperimentRow, milestone: str, **facts: Any) -> None:
-    """Emit the event of a milestone; ``facts`` are further properties."""
+def emit(
+    tx: Transaction,
+    row: ExperimentRow,
+    milestone: str,
+    *,
+    user_id: int | None,
+    now: datetime,
+    **facts: Any,
+) -> None:
+    """Emit the event of a milestone; ``facts`` are further properties, ``user_id`` is None for the server itself."""
     flag = store.flags(tx.connection, [row.feature_flag_id])[row.feature_flag_id]
     properties = {
         "experiment_id": row.id,
@@ -45,7 +55,4 @@ def emit(tx: Transaction, actor: Actor, row: ExperimentRow, milestone: str, **fa
         "conclusion_comment": row.conclusion_comment,
         **facts,
     }
-    user_id = actor.principal.user.id
-    internal_events.emit(
-        tx, row.project_id, f"$experiment_{milestone}", properties, user_id=user_id, now=actor.now
-    )
+    internal_events.emit(tx, row.project_id, f"$experiment_{milestone}", properties, user_id=user_id, now=now)

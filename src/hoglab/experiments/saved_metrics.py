@@ -103,6 +103,7 @@ class SavedMetricService:
             ]
             if changes:
                 _log(tx, actor, "updated", row, changes)
+                self._experiments.keep_plans_of(tx, actor, store.linked_experiments(tx.connection, metric_id))
             self._experiments.announce(tx, actor.project.id)
             return _present(tx.connection, actor, row)
 

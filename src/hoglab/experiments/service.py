@@ -18,6 +18,7 @@ from hoglab.experiments.definitions import criteria, flag_config, metrics, phase
 from hoglab.experiments.definitions.problems import DefinitionProblems, Problem, no_problem, when_saved
 from hoglab.experiments.linkage import FlagLinkage
 from hoglab.experiments.metric_lists import MetricLists
+from hoglab.experiments.records import keeping
 from hoglab.experiments.store import ExperimentRow, SavedMetricLink
 from hoglab.experiments.wire.presentation import experiment_object, load_related, settings_of
 from hoglab.experiments.wire.schemas import ExperimentCreate, ExperimentPatch
@@ -53,7 +54,7 @@ _NAMING = ("exposure_criteria", "metrics", "metrics_secondary")
 _LEGACY_FIELDS = frozenset({"name", "description", "end_date", "deleted"})
 # Input that is not a column, and never counts as a change of its own.
 _OPTIONS = frozenset({"allow_unknown_events", "update_feature_flag_params", "create_in_folder"})
-_NOT_LOGGED = frozenset({"updated_at", "created_at", "id", "project_id", "phases"})
+_NOT_LOGGED = frozenset({"updated_at", "created_at", "id", "project_id", "phases", "watched_at"})
 
 CLOCK_TOLERANCE = timedelta(minutes=5)
 """How far a client's clock may be ahead when it ends an experiment."""
@@ -185,7 +186,9 @@ class ExperimentService:
             {"name": row.name, "changes": None},
             now=actor.now,
         )
-        milestones.emit(tx, actor, row, "created")
+        if row.start_date is not None:
+            self._keep_plan(tx, actor, row, is_launch=True)
+        milestones.emit(tx, row, "created", user_id=actor.user_id, now=actor.now)
         self.announce(tx, project.id)
         return row
 
@@ -274,7 +277,7 @@ class ExperimentService:
         end = values.get("end_date", row.end_date)
         values["status"] = _stored_status(start, end)
         if start is None:
-            values["phases"] = None
+            values |= {"phases": None, "watched_at": None}
         elif row.start_date is None:
             flag = store.flags(tx.connection, [row.feature_flag_id])[row.feature_flag_id]
             values["phases"] = phases.first_phases(flag.filters, start)
@@ -291,10 +294,21 @@ class ExperimentService:
             detail = {"name": after.name, "changes": changes}
             user_id = actor.principal.user.id
             activity.record(tx, actor.project.id, user_id, what, SCOPE, row.id, detail, now=actor.now)
+        if after.start_date is not None:
+            self._keep_plan(tx, actor, after, is_launch=row.is_draft)
         for milestone in milestones.passed(row, after):
-            milestones.emit(tx, actor, after, milestone)
+            milestones.emit(tx, after, milestone, user_id=actor.user_id, now=actor.now)
         self.announce(tx, actor.project.id)
         return after
+
+    def _keep_plan(self, tx: Transaction, actor: Actor, row: ExperimentRow, *, is_launch: bool) -> None:
+        keeping.keep_plan(tx, actor.project, row, is_launch=is_launch, user_id=actor.user_id, now=actor.now)
+
+    def keep_plans_of(self, tx: Transaction, actor: Actor, rows: Iterable[ExperimentRow]) -> None:
+        """Keep what a change of something that these experiments share amends of their plans."""
+        for row in rows:
+            if not row.is_draft:
+                self._keep_plan(tx, actor, row, is_launch=False)
 
     def _patch_flag(
         self,

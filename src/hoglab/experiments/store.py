@@ -58,6 +58,7 @@ class ExperimentRow:
     create_in_folder: str | None
     feature_flag_auto_archived: bool
     phases: list[dict[str, Any]] | None
+    watched_at: datetime | None
     created_by_id: int | None
     created_at: datetime
     updated_at: datetime

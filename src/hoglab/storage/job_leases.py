@@ -217,8 +217,11 @@ class JobLeases(BackgroundService):
         return lease
 
     @contextmanager
-    def writing(self, lease: JobLease, *, rebuildable: Rebuildable) -> Iterator[Transaction]:
-        """Provide a transaction for the results of a job. Raises `JobLostError`, before anything is written."""
+    def writing(self, lease: JobLease, *, rebuildable: Rebuildable | None) -> Iterator[Transaction]:
+        """Provide a transaction for the results of a job; without ``rebuildable`` they are on disk at its end.
+
+        Raises `JobLostError`, before anything is written.
+        """
         with self._database.write(rebuildable=rebuildable) as tx:
             if tx.connection.scalar(sa.select(_row.token).where(_row.token == lease.token)) is None:
                 raise JobLostError(f"{lease.name.kind} {lease.name.subject} was taken over or cancelled")

@@ -18,6 +18,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
+from tests.statistics.simulation.harm import HARMS, FalseAlarms, TrueAlarms, false_alarms, true_alarms
+from tests.statistics.simulation.harm import WORLDS as HARM_WORLDS
 from tests.statistics.simulation.kinds import KINDS
 from tests.statistics.simulation.promises import (
     DAYS,
@@ -53,7 +55,9 @@ BEGIN, END = "<!-- simulation: begin -->", "<!-- simulation: end -->"
 VERDICTS_BEGIN, VERDICTS_END = "<!-- verdicts: begin -->", "<!-- verdicts: end -->"
 WORLDS_BEGIN, WORLDS_END = "<!-- worlds: begin -->", "<!-- worlds: end -->"
 RULE_BEGIN, RULE_END = "<!-- rule: begin -->", "<!-- rule: end -->"
+HARM_BEGIN, HARM_END = "<!-- harm: begin -->", "<!-- harm: end -->"
 METHODS_PART, VERDICTS_PART, WORLDS_PART, RULE_PART = "methods", "verdicts", "worlds", "rule"
+HARM_PART = "harm"
 
 
 class Promise(Protocol):
@@ -258,6 +262,21 @@ def rule_table(lines: Sequence[RuleRates]) -> str:
     )
 
 
+def false_alarm_table(lines: Sequence[FalseAlarms]) -> str:
+    return table(
+        ("people, without an effect", f"stopped within {DAYS} days", "kept"),
+        [(line.kind, percent(line.alarms.observed), verdict(line)) for line in lines],
+    )
+
+
+def true_alarm_table(lines: Sequence[TrueAlarms]) -> str:
+    days = list(lines[0].by_day) if lines else []
+    return table(
+        ("people, and the effect", *(f"stopped by day {day}" for day in days), "median day"),
+        [(line.kind, *map(percent, line.by_day.values()), f"{line.median:.1f}") for line in lines],
+    )
+
+
 def tasks(runs: int, watched: int, parts: Collection[str]) -> list[Task]:
     """What there is to simulate, in the order of the tables; each has random numbers of its own."""
     verdicts: list[Task] = [
@@ -279,7 +298,17 @@ def tasks(runs: int, watched: int, parts: Collection[str]) -> list[Task]:
         *(partial(harmed, method, margins, runs) for margins in (1, 3) for method in METHODS),
         *(partial(winners, method, watched) for method in METHODS),
     ]
-    chosen = {WORLDS_PART: worlds, METHODS_PART: methods, RULE_PART: rule, VERDICTS_PART: verdicts}
+    harm: list[Task] = [
+        *(partial(false_alarms, world, watched) for world in HARM_WORLDS),
+        *(partial(true_alarms, *effect, watched) for effect in HARMS),
+    ]
+    chosen = {
+        WORLDS_PART: worlds,
+        METHODS_PART: methods,
+        RULE_PART: rule,
+        HARM_PART: harm,
+        VERDICTS_PART: verdicts,
+    }
     return [task for part, of_part in chosen.items() if part in parts for task in of_part]
 
 
@@ -308,6 +337,16 @@ def section_of_rule(runs: int, watched: int, lines: Sequence[Promise]) -> str:
 primary metrics × variants.
 
 {rule_table([line for line in lines if isinstance(line, RuleRates)])}
+"""
+
+
+def section_of_harm(_runs: int, watched: int, lines: Sequence[Promise]) -> str:
+    """The section of the document on certain harm."""
+    return f"""{watched:,} experiments behind each line.
+
+{false_alarm_table([line for line in lines if isinstance(line, FalseAlarms)])}
+
+{true_alarm_table([line for line in lines if isinstance(line, TrueAlarms)])}
 """
 
 
@@ -365,7 +404,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--watched", type=int, default=4_000, help="experiments that are looked at daily")
     parser.add_argument("--write", type=Path, help="document whose section to replace")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parts = (WORLDS_PART, METHODS_PART, RULE_PART, VERDICTS_PART)
+    parts = (WORLDS_PART, METHODS_PART, RULE_PART, HARM_PART, VERDICTS_PART)
     parser.add_argument("--only", choices=parts, help="one part of the promises, and its tables")
     options = parser.parse_args(arguments)
     wanted = parts if options.only is None else (options.only,)
@@ -378,6 +417,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (WORLDS_PART, section_of_worlds, WORLDS_BEGIN, WORLDS_END),
         (METHODS_PART, section, BEGIN, END),
         (RULE_PART, section_of_rule, RULE_BEGIN, RULE_END),
+        (HARM_PART, section_of_harm, HARM_BEGIN, HARM_END),
         (VERDICTS_PART, section_of_verdicts, VERDICTS_BEGIN, VERDICTS_END),
     ):
         if part not in wanted:

@@ -41,7 +41,7 @@ def routers(service: ResultsService, events: EventStore) -> list[ResourceRouter]
     health = ExperimentHealth(service, exposures, events)
     briefs = Briefs(service.now)
     writer = BriefWriter(
-        service.query_runner, ExperimentResults(service, exposures, health, briefs=briefs, budget_s=None).read
+        service.query_runner, ExperimentResults.of(service, events, briefs=briefs, budget_s=None).read
     )
     return [
         results_router(service),
@@ -49,7 +49,7 @@ def routers(service: ResultsService, events: EventStore) -> list[ResourceRouter]
         query_router(live),
         health_router(health, LaunchChecks(service, events)),
         experiment_results_router(
-            ExperimentResults(service, exposures, health, briefs=briefs),
+            ExperimentResults.of(service, events, briefs=briefs),
             ResultSummaries(service, exposures, briefs, writer),
         ),
     ]

@@ -4,6 +4,7 @@ from hoglab.analysis.results import schemas
 from hoglab.analysis.results.briefs import Briefs, BriefWriter
 from hoglab.analysis.results.exposures import ExposureCounts
 from hoglab.analysis.results.gathering import ExperimentResults
+from hoglab.analysis.results.harm_watch import HarmWatch
 from hoglab.analysis.results.health import ExperimentHealth
 from hoglab.analysis.results.launch_checks import LaunchChecks
 from hoglab.analysis.results.routes import SCOPES, experiment_results_router
@@ -16,6 +17,7 @@ __all__ = [
     "ExperimentHealth",
     "ExperimentResults",
     "ExposureCounts",
+    "HarmWatch",
     "LaunchChecks",
     "ResultSummaries",
     "experiment_results_router",

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from hoglab.analysis.definitions import ExperimentInputs, ShownMetric, is_computed, value_label
 from hoglab.analysis.execution import MULTIPLE_VARIANT
 from hoglab.analysis.presentation import without_step_sessions
-from hoglab.analysis.results.health import status_of
+from hoglab.analysis.results.exposures import ExposureCounts
+from hoglab.analysis.results.health import ExperimentHealth, status_of
 from hoglab.analysis.results.judging import COUNT_EVERYBODY, corrected, judged, verdict_object
 from hoglab.analysis.timeseries import store
 from hoglab.analysis.timeseries.query_cache import CachedAnswer, PreparedQuery, QueryRunner
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from hoglab.analysis.results.briefs import Briefs
-    from hoglab.analysis.results.exposures import ExposureCounts
-    from hoglab.analysis.results.health import ExperimentHealth, Finding
+    from hoglab.analysis.results.health import Finding
     from hoglab.analysis.timeseries import ResultsService
     from hoglab.analysis.timeseries.query_cache import Computation
     from hoglab.http.identity import Project
+    from hoglab.storage.event_store import EventStore
 
 BUDGET_S = 15.0
 """Time for which a request waits for computations."""
@@ -60,6 +61,20 @@ class ExperimentResults:
         self._health = health
         self._briefs = briefs
         self._budget_s = budget_s
+
+    @classmethod
+    def of(
+        cls,
+        service: ResultsService,
+        events: EventStore,
+        *,
+        briefs: Briefs | None = None,
+        budget_s: float | None = BUDGET_S,
+    ) -> ExperimentResults:
+        """Return the results of experiments whose events are in a store."""
+        exposures = ExposureCounts(service)
+        health = ExperimentHealth(service, exposures, events)
+        return cls(service, exposures, health, briefs=briefs, budget_s=budget_s)
 
     def read(self, project: Project, experiment_id: int, *, refresh: bool = False) -> dict[str, Any]:
         """Return the results of an experiment; with ``refresh`` of all events stored now. Raises 404."""

@@ -226,7 +226,7 @@ class _Local:
         from hoglab.analysis.api import LiveResults
         from hoglab.analysis.execution import Computer
         from hoglab.analysis.incremental import AggregateCache, CacheLimits
-        from hoglab.analysis.results import ExperimentHealth, ExperimentResults, ExposureCounts
+        from hoglab.analysis.results import ExperimentResults, ExposureCounts
         from hoglab.analysis.timeseries import ResultsConfig, ResultsService, stored_groups
         from hoglab.experiments.api.reading import ExperimentReads
         from hoglab.experiments.service import ExperimentService
@@ -263,8 +263,7 @@ class _Local:
         )
         exposures = ExposureCounts(self._results)
         self._live = LiveResults(self._results, exposures)
-        health = ExperimentHealth(self._results, exposures, events)
-        self._whole = ExperimentResults(self._results, exposures, health, budget_s=None)
+        self._whole = ExperimentResults.of(self._results, events, budget_s=None)
 
     def experiment(self, experiment_id: int) -> dict[str, Any]:
         with _as_answers():

@@ -40,6 +40,8 @@ CALCULATOR_KEYS = (
     "recommended_sample_size",
     "exposure_estimate_config",
 )
+PAUSES_ON_HARM = "pause_on_harm"
+"""Key of an experiment's parameters: whether certain harm switches the flag off."""
 MAX_RECALCULATION_TIMES = 2
 """Maximum number of times a day at which the results of running experiments are computed."""
 MIN_HOURS_APART = 6

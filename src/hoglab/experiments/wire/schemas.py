@@ -95,6 +95,8 @@ def _parameters(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise validation_error("parameters must be an object", "parameters")
     flag_config.from_parameters(value)
+    if value.get(criteria.PAUSES_ON_HARM) not in (None, True, False):
+        raise validation_error(f"parameters.{criteria.PAUSES_ON_HARM} must be true or false", "parameters")
     return value
 
 

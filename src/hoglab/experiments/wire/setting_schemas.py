@@ -184,6 +184,10 @@ class ExperimentParameters(WireModel):
         "excluded_variants": Note("Variants that the results leave out.", []),
         "custom_exposure_filter": "What exposes people, in a form of old; for the exposure cohort.",
         "variant_notes": Note("Free notes, by variant.", {}),
+        "pause_on_harm": Note(
+            "Whether the server switches the flag off once a variant is certainly worse; off without it.",
+            False,
+        ),
     }
     unused = frozenset({"variant_screenshot_media_ids", "prompt_metadata", "stats_config"})
 
@@ -199,6 +203,7 @@ class ExperimentParameters(WireModel):
     excluded_variants: Any = None
     custom_exposure_filter: Any = None
     variant_notes: Any = None
+    pause_on_harm: Any = None
 
 
 class HoldoutGroup(WireModel):

@@ -30,6 +30,7 @@ GUARDED = (
     "feature_flag",
     "experiment",
     "experiment_holdout",
+    "experiment_record",
     "experiment_saved_metric",
     "saved_metric",
     "metric_result",

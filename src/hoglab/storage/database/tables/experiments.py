@@ -67,10 +67,26 @@ experiment = Table(
     Column("create_in_folder", Text),
     Column("feature_flag_auto_archived", Boolean, nullable=False, server_default="0"),
     Column("phases", Json),  # shares of people by variant, from the launch on; null for a draft
+    Column("watched_at", UtcTime),  # when harm was last looked for; null: never since the launch
     Column("created_by_id", Integer, ForeignKey("user.id")),
     Column("created_at", UtcTime, nullable=False),
     Column("updated_at", UtcTime, nullable=False),
     Index("ix_experiment_list", "project_id", "deleted", "archived", "created_at"),
+    sqlite_autoincrement=True,
+)
+
+# What happened to the plan of an experiment, and what was decided; see `hoglab.experiments.records`.
+experiment_record = Table(
+    "experiment_record",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column(
+        "experiment_id", Integer, ForeignKey("experiment.id", ondelete="CASCADE"), nullable=False, index=True
+    ),
+    Column("kind", String(16), nullable=False),
+    Column("detail", Json, nullable=False),
+    Column("user_id", Integer, ForeignKey("user.id")),
+    Column("created_at", UtcTime, nullable=False),
     sqlite_autoincrement=True,
 )
 

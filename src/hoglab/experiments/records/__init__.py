@@ -1,0 +1,1 @@
+"""Records of experiments: plan, amendments, alarms and decisions. Nothing is rewritten in them."""
