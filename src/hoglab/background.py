@@ -43,7 +43,7 @@ class BackgroundService(ABC):
 
     @abstractmethod
     def round(self) -> float | None:
-        """Do what is due; seconds until the next round, None: not before somebody calls `wake`.
+        """Do the work that is due, and return the seconds until the next round; None: not before a call of `wake`.
 
         What it raises is logged, and the next round comes after a while.
         """

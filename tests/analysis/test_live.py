@@ -265,7 +265,7 @@ def test_a_quantile_of_repeating_values_says_why_it_has_no_statistics(lab: Lab) 
     (row,) = lab.series(experiment)["timeseries"]["2026-03-10"]["variant_results"]
     assert (row["quantile"], row["largest_tie"], row["credible_interval"]) == (2, 20, None)
     assert row["refusal"] == "tied-values"
-    assert row["problem"].startswith("so many values around the quantile are the same")
+    assert row["problem"].startswith("too many values around the quantile are equal")
 
 
 def test_a_bad_filter_is_an_error_of_the_day(lab: Lab) -> None:

@@ -177,7 +177,7 @@ class FairSemaphore:
             self._timer = loop.call_later(self._slow_s, self._look)
 
     def _hand_on(self, holders: _Holders) -> None:
-        """Let in who waits and may have a place, one member after the other."""
+        """Give places to waiting members that may have one, in turn."""
         while holders.waiting:
             waiter = holders.waiting.pop_first(
                 lambda waiter: waiter[1].done() or self._admits(holders, waiter[0])

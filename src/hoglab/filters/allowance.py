@@ -47,7 +47,7 @@ def begin_request(project_id: int) -> None:
 
 
 def charge_comparison(length: int, times: int = 1) -> None:
-    """Count a text, or a list by its members, that is compared so many times. Raises `AllowanceSpentError`."""
+    """Count a text, or a list by its members, that is compared a number of times. Raises `AllowanceSpentError`."""
     if length > SHORT and (compared := _compared.get()) is not None:
         compared[0] += length * times
         if compared[0] > MAX_COMPARED:

@@ -25,7 +25,7 @@ MAX_SELECTOR_PARTS = 8
 """Maximum number of elements in one selector."""
 
 MAX_UNORDERED_CLASSES = 3
-"""Up to so many classes of one part may stand in any order in the chain; more must be in sorted order."""
+"""Maximum number of classes of one part that may stand in any order in the chain; more must be sorted."""
 
 HREF, TEXT, ID = (rf'(?::|"){name}="([^"\n]*)"' for name in ("href", "text", "attr_id"))
 """Patterns whose group is a value in a chain (spec: hog-runtime 1.2)."""

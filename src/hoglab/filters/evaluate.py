@@ -202,7 +202,7 @@ def _nowhere(_value: Any, _context: EvaluationContext) -> Predicate:
 
 
 def _counted(value: Any, times: int = 1) -> str:
-    """Return a value as text, charged to the request that compares it so many times."""
+    """Return a value as text, charged to the request that compares it ``times`` times."""
     if isinstance(value, list | dict):
         charge_comparison(SHORT + 1)  # before it is written out, which takes longer than to compare it
     text = text_of(value)

@@ -263,7 +263,7 @@ class LiveFeed(ABC, Generic[FollowerT]):
             return follower
 
     async def _run(self) -> None:
-        """Look again and again, until there is no follower any more."""
+        """Look for news repeatedly, until no follower is left."""
         while True:
             await asyncio.sleep(self._poll_s)
             if not self._followers:

@@ -440,7 +440,7 @@ class LogIngestion:
         return False
 
     def _replay(self) -> None:
-        """Put records from quarantine back into the log. Whatever of them is stored already is not stored again."""
+        """Put records from quarantine back into the log. Events that are stored already are not stored again."""
         now = time.monotonic()
         if now < self._replayed_at + REPLAY_EVERY_S:
             return

@@ -52,7 +52,7 @@ REFUSAL_WORDS = {
     ),
     StatisticsRefusal.NO_VARIANCE: "all people of both variants have the same value, so that nothing varies",
     StatisticsRefusal.TIED_VALUES: (
-        "so many values around the quantile are the same that it can only jump from one to the next; compare a mean, "
+        "too many values around the quantile are equal, so it can only jump from one to the next; compare a mean, "
         "or the share of people above a threshold"
     ),
 }

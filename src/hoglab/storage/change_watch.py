@@ -34,7 +34,7 @@ class ChangeWatch(BackgroundService):
         self._mirror = mirror
 
     def round(self) -> float:
-        """Look now and then; where others tell of their changes, as soon as they do."""
+        """Look for changes from time to time, or as soon as other processes announce them."""
         was_notified = False
         try:
             was_notified = self._database.await_change(REFRESH_S)

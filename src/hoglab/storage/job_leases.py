@@ -105,7 +105,7 @@ class JobLeases(BackgroundService):
     # -- life ------------------------------------------------------------------------------------------
 
     def take_over(self) -> None:
-        """Let every lease be over: to be called at the start of a process beside which no other takes jobs."""
+        """End every lease. Call this at the start of a process beside which no other process takes jobs."""
         with self._database.write(rebuildable=Rebuildable.JOB_LEASES) as tx:
             tx.execute(sa.update(job).where(_row.token.is_not(None)).values(leased_until=now_micros() - 1))
 

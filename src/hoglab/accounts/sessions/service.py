@@ -46,7 +46,7 @@ MAX_SESSIONS_OF_LINKS = 100
 """Sessions of one user that links opened; one more ends the one of them that was not seen for longest."""
 MAX_USER_AGENT_CHARACTERS = 400
 TRIES = Rate(10, 60.0)
-"""Rate limit of failed attempts, by address and by account. Whoever has the right secret is never refused for them."""
+"""Rate limit of failed attempts, by address and by account. It never refuses a request with the right secret."""
 LOGINS = Rate(30, 60.0)
 """Rate limit of sessions that one key opens."""
 

@@ -154,9 +154,9 @@ def grow(refresh: RefreshRun, logs: Sequence[RelevanceLog], since: datetime, chu
 
 
 def retract(refresh: RefreshRun, logs: Sequence[RelevanceLog]) -> None:
-    """Take events out of logs that others took the place of; what was made of these logs is to be made anew.
+    """Take events that were replaced out of logs; what was computed from these logs has to be computed again.
 
-    The events that came in their place are new ones.
+    The events that replace them are new ones.
     """
     extents: dict[str, int] = dict(refresh.run(f"SELECT key, corrected FROM {SCHEMA}.log"))
     for log in logs:

@@ -87,7 +87,7 @@ class ResultsRunner(BackgroundService):
                 break
             try:
                 self._service.series.refresh(inputs, metric, due=partial(self._is_due, inputs, metric))
-            except Exception:  # others are computed all the same
+            except Exception:  # the others are still computed
                 _log.exception("results_refresh_failed", experiment_id=inputs.row.id)
             computed += 1
         return computed

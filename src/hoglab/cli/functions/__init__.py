@@ -82,7 +82,7 @@ def list_functions(
 
 
 def _state(function: dict[str, Any], lately: dict[str, Any]) -> str:
-    """Return the state of a function in a word or two: one that is not slow may fail all the same."""
+    """Return the state of a function in a word or two: one that is not slow may still fail."""
     state = function["status"]["state"]
     if not function["enabled"]:
         return "off"

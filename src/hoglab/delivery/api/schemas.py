@@ -46,7 +46,7 @@ NOTES: Notes = {
     "window_end": "Only those that began before; at most 30 days after the start.",
     "error_kind": "Only those that failed in these ways.",
     "error_message_contains": "Only those whose error contains this text.",
-    "max_attempts": "Only those with at most so many attempts.",
+    "max_attempts": "Only those with at most this number of attempts.",
     "max_count": "Maximum number of runs, the oldest first; null for all.",
     "invocation_ids": "Only these.",
     "dry_run": "Only say how many would run again.",

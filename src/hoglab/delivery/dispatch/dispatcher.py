@@ -80,7 +80,7 @@ _logger = structlog.get_logger(__name__)
 
 _PUT_ASIDE = Metric("hoglab_delivery_dead_events", "Events put aside on their way to a function.", ["step"])
 _DISPATCHED = Metric(
-    "hoglab_delivery_dispatched", "What became of functions asked about events.", ["outcome"]
+    "hoglab_delivery_dispatched", "Functions that were asked about events, by outcome.", ["outcome"]
 )
 
 

@@ -1,6 +1,6 @@
 """Events that end the server: found by how often it started without getting past them.
 
-Nothing in the language should end the server, and computing is bounded. Should it happen all the same (the system
+Nothing in the language should end the server, and computing is bounded. Should it happen nevertheless (the system
 is out of memory, a fault in a library), the same events are dispatched again after every start. So starts are
 counted by the position in the event log that dispatch begins at. After enough starts at the same position, the
 events behind it are dispatched one by one, each stored as a dead letter meanwhile: the one that ends the server

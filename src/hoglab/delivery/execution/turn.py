@@ -386,7 +386,7 @@ class Turn:
         state.attempts = 0
         self._calls[metric_of(answer)] += 1
         if login is not None and isinstance(answer, FetchResponse) and is_login(answer):
-            # To write that down first would be of no use: whoever finds the run again has the log-in, or makes one.
+            # Writing that down first would not help: a process that takes the run again has the log-in, or gets one.
             state.logins[login] = mark_of(answer)
             return self._compute(run.resume(for_program(answer)), may_perform=True)
         return self._compute(run.resume(for_program(answer)), may_perform=False)

@@ -28,7 +28,7 @@ Globals = dict[str, Any]
 NOT_COMPILED = "Filters were not compiled correctly and so could not be executed"
 
 
-class FilterFailure(Exception):  # noqa: N818 - what became of an evaluation, counted and logged
+class FilterFailure(Exception):  # noqa: N818 - the outcome of an evaluation, counted and logged
     """A filter could not say whether an event matches; the text says why."""
 
 

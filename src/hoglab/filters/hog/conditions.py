@@ -216,7 +216,7 @@ def ordered(op: str, place: Expr, value: float) -> Leaf:
     """Return whether a property is a number, or text of one, before or behind a number.
 
     Nothing else is before or behind it: the operator alone would compare true, null and lists, too. The number of a
-    condition may be written as text; it is compared as a number all the same, as in flags, where PostHog's programs
+    condition may be written as text; it is still compared as a number, as in flags, where PostHog's programs
     compare two texts as texts (spec: hog-runtime 2.9).
     """
     node = all_of([call("match", text_of(place), const(NUMBER_TEXT)), compare(op, place, const(value))])

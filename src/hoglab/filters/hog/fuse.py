@@ -51,13 +51,13 @@ MAX_CASES = 2_000
 """Cases decided by one generated function; more are split."""
 
 SET_FROM = 3
-"""From so many patterns on one property on, they run together."""
+"""Minimum number of patterns on one property that run together."""
 
 SEARCH_FROM = 3
-"""From so many cases that compare one property with a number on, a search replaces the comparisons."""
+"""Minimum number of cases, comparing one property with a number, that a search replaces."""
 
 TEXTS_FROM = 8
-"""From so many different texts on that are looked for in one property, they are searched for together."""
+"""Minimum number of different texts, looked for in one property, that are searched for together."""
 
 MAX_TEXTS = 32_768
 """Characters of texts that are searched for together; more are looked for one by one."""

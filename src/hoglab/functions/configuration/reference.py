@@ -68,7 +68,7 @@ PARTS: Notes = {
     "data_warehouse": "Tables, for functions that are about rows.",
     "filter_test_accounts": "Whether to leave out what the project's filters of test accounts match.",
     "ttl": Note("Seconds for which repeats are suppressed.", 3600),
-    "threshold": "Every so many repeats one passes; null for none.",
+    "threshold": "With 100, the first of every 100 repeats passes; with null, none does.",
     "hash": Note("A template; events whose text is the same are repeats.", "{person.id}"),
     "name": "Display name.",
     "disabled": "Whether it is left out.",

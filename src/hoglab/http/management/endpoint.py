@@ -277,7 +277,7 @@ class ManagementApi:
     async def _known(self, credentials: Credentials, secret: str) -> Principal | None:
         remembered = credentials.recall(secret)
         if isinstance(remembered, Unknown):
-            # Not in the handlers' threads: when all of these are busy, keys can be checked all the same.
+            # Not in the handlers' threads: keys can then be checked even while all of these are busy.
             return await asyncio.to_thread(credentials.authenticate, secret)
         return remembered
 

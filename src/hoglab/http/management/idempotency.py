@@ -10,7 +10,7 @@ changed nothing, so its key is free again. The row of a key is marked in the tra
 request. A process knows which requests it is carrying out; a row of its own without an answer that is of none of
 these was cut off because the database could not be written, and its mark says whether the request may run again. A
 row of another process was cut off when that has ended: where no two share the database it has, else it is believed to
-when the lease of the row, `LEASE`, is over. Whoever lost a lease all the same changes nothing any more.
+when the lease of the row, `LEASE`, is over. A process that lost its lease changes nothing any more.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ class Evidence:
         return 1 - self.p_above if wants_decrease else self.p_above
 
     def is_harmful(self, *, wants_decrease: bool, comparisons: int) -> bool:
-        """Return whether the variant is certainly worse, where so many comparisons are watched for that."""
+        """Return whether the variant is certainly worse, where this number of comparisons is watched."""
         if self.anytime_p is None or self.means is None or self.means[0] == self.means[1]:
             return False
         is_worse = (self.means[1] > self.means[0]) == wants_decrease

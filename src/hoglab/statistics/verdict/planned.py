@@ -261,7 +261,7 @@ def people_to_show(
 ) -> int | None:
     """Return how many people in all show a guardrail to be safe, if it loses nothing; None where that is not known.
 
-    So many people came until the guardrail was measured, and there are so many guardrails with a margin.
+    ``people`` came until the guardrail was measured; ``guardrails`` is the number of guardrails with a margin.
     """
     power = _power_of_each(guardrails)
     growth = _planned(Plan(), safety_config(config), guardrail, lambda pair: pair.growth_needed(power))
@@ -282,7 +282,7 @@ def _guardrails(measured: Sequence[Measured]) -> int:
 
 
 def shipping_config(config: StatisticsConfig, comparisons: int) -> StatisticsConfig:
-    """Return the comparison that makes a variant better, where there are so many of them.
+    """Return the configuration of the comparison that makes a variant better, for a number of such comparisons.
 
     Its two-sided level is divided by their number; Holm's rule, which decides, finds no less. A Bayesian effect has to
     exclude zero from the interval.

@@ -194,7 +194,7 @@ def _leaders(case: Case, variants: Sequence[VariantVerdict]) -> tuple[str, ...]:
 
 
 def _is_clear(case: Case, evidence: Evidence, count: int) -> bool:
-    """Decide whether a comparison of two variants is clear, where so many of them are made (Bonferroni)."""
+    """Decide whether a comparison of two variants is clear, where ``count`` of them are made (Bonferroni)."""
     test = case.config.inference_config
     if isinstance(test, BayesianConfig):
         chance = evidence.chance_to_win

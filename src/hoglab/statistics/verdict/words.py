@@ -231,8 +231,8 @@ def _about_the_method(case: Case) -> Reason:
         text = "The method is for a single look, at the planned end."
     else:
         text = (
-            "The method is for a single look, at the planned end: whoever looks every day and stops at the first "
-            "good one is fooled far more often than it promises."
+            "The method is for a single look, at the planned end: stopping at the first good day "
+            "gives a wrong result far more often than the method promises."
         )
     return Reason("single_look", text)
 

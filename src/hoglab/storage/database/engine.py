@@ -221,7 +221,7 @@ class Database:
             connection.exec_driver_sql("SELECT 1 FROM alembic_version").first()
 
     def quick_check(self) -> str | None:
-        """Look the structure of the file through; what is wrong with it, None for nothing. Raises `DatabaseError`."""
+        """Check the structure of the file, and return what is wrong with it; None: nothing. Raises `DatabaseError`."""
         with self._noting_damage():
             problem = self._connections.structure_problem()
         if problem is not None:

@@ -39,6 +39,6 @@ def upsert(
 
 
 def skip_ids(connection: Connection, table: Table, last: int) -> None:
-    """Let new rows have ids behind one that was chosen, as SQLite does by itself. There is no greater one yet."""
+    """Make the ids of new rows follow a chosen one, as SQLite does by itself. There must be no greater id yet."""
     if connection.dialect.name == "postgresql":
         connection.execute(_SKIP, {"table": table.name, "last": last})

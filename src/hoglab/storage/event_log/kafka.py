@@ -155,7 +155,7 @@ class KafkaEventLog:
 
         Raises `EventLogFullError` when too much waits for a consumer (unless ``insist``) or for the brokers, when these
         do not acknowledge in time, and when the log is closed; `ValueError` above ``max_record_bytes``. What was
-        refused because nobody acknowledged may be stored all the same, in whole or in part.
+        refused because nobody acknowledged may be stored nevertheless, in whole or in part.
         """
         largest = max(len(payload) for _, payload in records)
         if largest > self.max_record_bytes:

@@ -30,7 +30,7 @@ LOOK_EVERY_S = 2.0
 IDLE_LOOKS = 3
 """Number of looks without new events and reads after which the store counts as idle."""
 PATIENT_LOOKS = 150
-"""Number of looks without idleness after which one step of the waiting work is done all the same."""
+"""Number of looks without idleness after which one step of the waiting work is done anyway."""
 FAILED_S = 60.0
 """Pause after a failure."""
 

@@ -127,7 +127,7 @@ def _circle(following: Callable[[T], T | None], last: T, before_all: T) -> Itera
 
 
 def _in_turn(circle: Callable[[], Iterator[T]], take: Callable[[T, int], list[R]], room: int) -> list[R]:
-    """Go around, taking the same share of each, until there is no room or nothing more to take."""
+    """Take the same share of each in turn, until there is no room or nothing is left to take."""
     taken: list[R] = []
     while True:
         around = circle()

@@ -69,7 +69,7 @@ class Janitor:
         self._retention_at = datetime.min.replace(tzinfo=UTC)
 
     def _ahead(self) -> float:
-        """Lead of the wall clock over the steady one, in seconds."""
+        """Return how many seconds the wall clock is ahead of the steady one."""
         return 0.0 if self._steady is None else self._now().timestamp() - self._steady()
 
     def clock_was_set(self) -> bool:

@@ -37,7 +37,7 @@ class BreakerStates(Protocol):
         function_ids: Collection[str],
         decide: Callable[[Mapping[str, BreakerState]], Sequence[BreakerState]],
     ) -> None:
-        """Put what ``decide`` makes of the states of functions in their place, and nobody changes them meanwhile."""
+        """Replace the states of functions with what ``decide`` returns for them; nobody changes them meanwhile."""
         ...
 
 
@@ -64,7 +64,7 @@ class Outages(Protocol):
     """The functions whose destination some process found away. Blocking methods; they raise `DatabaseError`."""
 
     def tell(self, function_ids: Collection[str]) -> None:
-        """Put what this process finds in the place of what it told before; to be repeated, or it is forgotten."""
+        """Replace what this process reported before; a report that is not repeated is forgotten."""
         ...
 
     def told(self) -> frozenset[str]:

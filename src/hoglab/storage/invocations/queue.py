@@ -247,7 +247,7 @@ class InvocationQueue(UnfinishedCounts):
         """Apply the outcomes of turns with logs, metrics and results in one transaction.
 
         An outcome whose lock token is no longer valid changes nothing, and the result of its invocation is for the
-        holder of the lock to give; logs, metrics and results of others are written all the same. Returns the ids of
+        holder of the lock to give; logs, metrics and results of others are written nevertheless. Returns the ids of
         applied outcomes.
         """
         now = self._moment()
@@ -411,7 +411,7 @@ def _row(invocation: NewInvocation, now: int) -> Row:
 
 
 def _count_masked(rows: QueueRows, masking: Sequence[MaskingCount], now: int) -> None:
-    """Put counts in the place of those that they were made of. Raises `MaskingMovedError` when these are others now."""
+    """Replace the counts of masking. Raises `MaskingMovedError` if they have changed since they were read."""
     counts = [
         {
             "function_id": masked.function_id,

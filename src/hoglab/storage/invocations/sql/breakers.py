@@ -36,7 +36,7 @@ class SqlBreakerStates:
         function_ids: Collection[str],
         decide: Callable[[Mapping[str, BreakerState]], Sequence[BreakerState]],
     ) -> None:
-        """Put what ``decide`` makes of the states of functions in their place, and nobody changes them meanwhile."""
+        """Replace the states of functions with what ``decide`` returns for them; nobody changes them meanwhile."""
         some = sa.select(*_COLUMNS).where(watcher_state.c.function_id.in_(list(function_ids)))
         with self._database.write(rebuildable=Rebuildable.FUNCTION_HEALTH) as tx:
             known = {row[0]: BreakerState(*tuple(row)) for row in tx.execute(some)}

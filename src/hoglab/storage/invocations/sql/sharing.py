@@ -63,7 +63,7 @@ class SharedOutages:
         self._has_told = False
 
     def tell(self, function_ids: Collection[str]) -> None:
-        """Put what this process finds in the place of what it told before; to be repeated, or it is forgotten."""
+        """Replace what this process reported before; a report that is not repeated is forgotten."""
         if not function_ids and not self._has_told:
             return
         row = destination_outage.c
