@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
@@ -118,7 +119,7 @@ def test_13_7_1_stored_events_by_several_filters_columns_and_pages(page: Page, l
     page.show("/p/1/events?event=team%20grew&columns=seats", "4 events shown")
     property_filter(page, 1, "plan", "is", "pro")
     page.see("3 events shown")
-    property_filter(page, 2, "seats", "greater than", "10")
+    property_filter(page, 2, "seats", "is greater than", "10")
     page.see("2 events shown")
     property_filter(page, 3, "name", "is", "Bob", "person's")
     page.see("1 event shown")
@@ -140,15 +141,15 @@ def test_13_7_1_stored_events_by_several_filters_columns_and_pages(page: Page, l
     page.until("() => [...document.querySelectorAll('thead th')].some((each) => each.innerText === 'plan')")
 
     page.click("button[data-row] >> nth=0")
-    page.see("Address of this event")
+    page.see("Open event")
     page.see("$session_id")
-    page.click('role=link[name="Session"]')
+    page.click('role=link[name="Show session"]')
     page.until("() => document.querySelectorAll('tbody tr').length === 2")
     page.click("tbody td a >> nth=0")
     page.see("Newest events")
 
     page.show("/p/1/events?event=saw%20basket", "100 events shown")
-    page.button("Older")
+    page.button("Load older")
     page.see("200 events shown")
     seen = page.run("() => [...document.querySelectorAll('tbody td a')].map((each) => each.href)")
     assert len(set(seen)) == 200
@@ -160,9 +161,9 @@ def test_13_7_1_pages_lose_no_event_of_one_moment(page: Page, lab: Lab) -> None:
     lab.client.send([event("imported", f"import-{number}", at) for number in range(250)])
     lab.client.settled("imported", 250)
     page.show("/p/1/events?event=imported", "100 events shown")
-    page.button("Older")
+    page.button("Load older")
     page.see("200 events shown")
-    page.button("Older")
+    page.button("Load older")
     page.see("250 events shown")
     seen = page.run("() => [...document.querySelectorAll('tbody td a')].map((each) => each.innerText)")
     assert len(set(seen)) == 250
@@ -193,23 +194,29 @@ def test_13_7_1_a_metric_and_a_function_from_an_event(page: Page, lab: Lab) -> N
     lab.client.settled("paid")
     (found,) = lab.client.call("GET", "events/", event="paid")["results"]
     page.show(f"/p/1/events/{found['uuid']}", "Properties")
-    page.button("Metric from this event …")
+    page.button("Create metric …")
     page.see("What counts")
     page.fill("dialog input >> nth=0", "Paid in all")
     page.tell("choose", selector="dialog select >> nth=0", text="the sum of “amount” of each person")
     page.button("Create metric")
-    page.see("Every experiment can use the shared metric")
+    page.see("Every experiment can use it.")
     metrics = lab.client.call("GET", "experiment_saved_metrics/")["results"]
     (made,) = [each for each in metrics if each["name"] == "Paid in all"]
     assert made["query"]["metric_type"] == "mean"
     source = made["query"]["source"]
     assert (source["event"], source["math"], source["math_property"]) == ("paid", "sum", "amount")
 
-    page.button("Function from this event …")
-    page.see("A webhook")
+    page.button("Create function …")
+    page.see("The function is a webhook")
     page.fill("dialog input[type=url]", "https://shop.example/hook")
     page.button("Create function")
     page.see("Newest log lines")
+    page.see("Events “paid”")
+    page.tell("choose", selector='label:has-text("Level") select', text="Errors")
+    page.see("No log lines have this level.")
+    assert page.address().endswith("?level=ERROR")
+    page.tell("choose", selector='label:has-text("Level") select', text="All")
+    page.see("There are no log lines.")
     function = lab.client.call("GET", f"hog_functions/{page.address().rsplit('/', 1)[1]}/")
     assert function["filters"]["events"][0]["id"] == "paid"
     assert function["inputs"]["url"]["value"] == "https://shop.example/hook"
@@ -219,6 +226,11 @@ def test_13_7_1_a_metric_and_a_function_from_an_event(page: Page, lab: Lab) -> N
 def test_13_8_1_project_settings_and_keys(page: Page, lab: Lab) -> None:
     page.show("/p/1/settings/project", "Public: SDKs in browsers and apps carry it.")
     assert lab.server.project_token in page.text()
+    page.see("No filters are set: everybody counts.")
+    page.click("summary:has-text('Edit the filters as JSON')")
+    account = {"key": "email", "type": "person", "operator": "not_icontains", "value": "@shop.example"}
+    page.fill("textarea", json.dumps([account]))
+    page.see("the person's email does not contain @shop.example")
     page.fill("textarea", "[not json")
     page.button("Save")
     page.see("This is not valid JSON.")
@@ -227,31 +239,36 @@ def test_13_8_1_project_settings_and_keys(page: Page, lab: Lab) -> None:
     page.button("Save")
     page.see("Saved.")
     assert lab.client.call("GET", "/api/projects/1/")["name"] == "Shop"
-    page.button("New key …")
-    page.see("Servers can use the present key until you remove it")
-    page.button("Make it")
+    page.button("Create key …")
+    page.see("Servers can use the current key until you remove it")
+    page.button("Create key")
     page.see("Shown only now.")
     shown = page.run("() => document.querySelector('[role=status].secret code').innerText")
     assert shown.startswith("phs_")
     page.button("Remove the previous key …")
-    page.see("get no more flags")
+    page.see("get no flags any more")
     page.click('dialog >> role=button[name="Remove"]')
     page.see("The previous key no longer works.")
     assert shown in page.text()
 
     page.show("/p/1/settings/keys", "First key")
-    page.button("New key …")
+    page.button("Create key …")
     page.fill("dialog input", "from the page")
     page.button("Run experiments")
-    page.button("Make the key")
-    page.see("keep it now, it cannot be shown again")
+    page.button("Create key")
+    page.see("copy it now, it cannot be shown again")
     value = page.run("() => document.querySelector('.secret code').innerText")
     kept = next(
         each for each in lab.client.call("GET", "/api/personal_api_keys/") if each["label"] == "from the page"
     )
     assert "experiment:write" in kept["scopes"]
     assert "person:read" not in kept["scopes"]
-    page.button("I have it")
+    page.see(
+        "Read and change experiments, holdouts, shared metrics and feature flags. Read events and results,"
+    )
+    page.click("tr:has-text('from the page') summary")
+    page.see("experiment:write experiment_holdout:write")
+    page.button("Hide the key")
     page.gone(value)
     page.button("Revoke from the page")
     page.see("stops working at once")
@@ -264,19 +281,19 @@ def test_13_8_1_project_settings_and_keys(page: Page, lab: Lab) -> None:
 def test_13_8_1_keys_of_some_projects_roll_and_expire(page: Page, lab: Lab) -> None:
     other = lab.client.call("POST", "/api/organizations/@current/projects/", {"name": "Backyard"})
     page.show("/p/1/settings/keys", "First key")
-    page.button("New key …")
+    page.button("Create key …")
     page.fill("dialog input", "limited")
     page.button("Read everything")
-    page.tell("choose", selector='.scopes label:has-text("cohort") select', text="write")
-    page.tell("choose", selector='.scopes label:has-text("person") select >> nth=0', text="none")
+    page.tell("choose", selector='.scopes label:has-text("cohort") select', text="read and change")
+    page.tell("choose", selector='.scopes label:has-text("person") select >> nth=0', text="no access")
     page.tell("choose", selector="dialog select >> nth=0", text="In 30 days")
     page.click('label:has-text("In all projects") input')
     assert page.run(
         "() => document.querySelector('dialog .primary').disabled"
     )  # of no project at all: for nothing
     page.click('label:has-text("Backyard") input')
-    page.button("Make the key")
-    page.see("keep it now")
+    page.button("Create key")
+    page.see("copy it now")
     page.see("only in Backyard")
     kept = next(
         each for each in lab.client.call("GET", "/api/personal_api_keys/") if each["label"] == "limited"
@@ -320,7 +337,7 @@ def test_13_8_2_a_full_disk_is_shown_and_that_it_is_over(
     with ballast.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, too_much)
     try:
-        page.see("Not ready")
+        page.see("The server is not ready")
         page.see("disk")
         assert page.run("() => document.querySelector('.card.bad') !== null")
         assert page.axe("color-contrast") == []

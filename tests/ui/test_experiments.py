@@ -167,7 +167,7 @@ def test_13_3_4_srm_warning(page: Page, lab: Lab) -> None:
     page.show(path_of(lab.lopsided), "The groups have the wrong sizes (p < 0.0001)")
     page.see("control: expected 5,000, seen 5,500; test: expected 5,000, seen 4,500.")
     page.see("Look for redirects")
-    page.click("text=Where to look")
+    page.click("text=Show the problem")
     page.see("critical")
     assert page.address().endswith("?tab=health")
 
@@ -192,7 +192,7 @@ def test_13_3_5_an_opened_metric(page: Page, lab: Lab) -> None:
     page.press("ArrowLeft", "svg[tabindex]")
     page.until("() => document.querySelector('.reading strong')")
     page.press("Enter", f"button[aria-controls='metric-{revenue['uuid']}']")
-    page.see("Per person the sum of “amount” of “checkout completed”.")
+    page.see("The sum of “amount” of “checkout completed”, per person.")
     assert revenue["uuid"] in page.address()
     samples = page.until(
         "(id) => document.querySelector(`[id='${id}'] table.samples tbody tr`)?.innerText",
@@ -251,13 +251,22 @@ def test_13_3_6_buttons_by_state(page: Page, lab: Lab) -> None:
     page.click('dialog >> role=button[name="Ship"]')
     page.until("() => !document.querySelector('dialog')")
     page.see("Shipped by")
-    page.see("People decided otherwise than the verdict.")
+    page.see("The decision differs from the verdict.")
     page.show(f"{path_of(made)}?tab=history", "shipped “test”")
     page.show(path_of(made), "Shipped by")
     shares = [
         each["rollout_percentage"] for each in state()["feature_flag"]["filters"]["multivariate"]["variants"]
     ]
     assert shares == [0, 100]
+    page.button("Undo …")
+    page.see("The flag gets the rules again that it had before")
+    page.see("control 0%, test 100%")
+    page.see("control 50%, test 50%")
+    page.click('dialog >> role=button[name="Undo"]')
+    page.see("The flag has been changed since.")
+    restored = state()["feature_flag"]["filters"]["multivariate"]["variants"]
+    assert [variant["rollout_percentage"] for variant in restored] == [50, 50]
+    assert (state()["conclusion"], state()["status"]) == ("won", "stopped")
     step("Archive", "leaves the list", "stopped")
     page.see("archived")
     page.button("Bring back …")

@@ -93,7 +93,7 @@ def test_13_7_2_hostile_names(page: Page, lab: Lab, hostile: dict[str, Any]) -> 
         check(page, address)
     # A dialog that proposes the name, and one that makes something of it.
     page.show(f"/p/1/events/{found['uuid']}", "Properties")
-    page.button("Metric from this event …")
+    page.button("Create metric …")
     page.see("What counts")
     assert page.run("() => document.images.length") == 0
 
@@ -123,11 +123,11 @@ def test_13_7_2_hostile_names_in_dialogs_readings_and_search(
     check(page, "the palette")
     page.press("Escape")
     page.show("/p/1/settings/keys", "First key")
-    page.button("New key …")
+    page.button("Create key …")
     page.fill("dialog input", HOSTILE[:40])
-    page.button("Make the key")
-    page.see("keep it now")
-    page.button("I have it")
+    page.button("Create key")
+    page.see("copy it now")
+    page.button("Hide the key")
     page.click("role=button[name=/^Revoke <img/]")
     page.see("stops working at once")
     check(page, "the dialog to revoke")

@@ -245,7 +245,7 @@ def test_13_1_3_a_key_that_may_only_read(browser: NodeProcess, lab: Lab) -> None
     assert refusals("main") == lacks("project:write")
     page.show("/p/1/events?event=checkout%20completed", "events shown")
     page.click("button[data-row] >> nth=0")
-    page.see("Metric from this event")
+    page.see("Create metric")
     assert refusals("main") == lacks("experiment_saved_metric:write") | lacks("hog_function:write")
     page.end()
 
@@ -296,7 +296,7 @@ def test_13_1_4_the_first_event_shows_itself_within_two_seconds(
         )
     # A name that many clients send by mistake, and that nobody may be merged with.
     client.send([event("$create_alias", "me", datetime.now(UTC), {"alias": "null"})])
-    page.see("An event was dropped or changed: cannot merge with illegal distinct id")
+    page.see("Ingestion dropped or changed an event: cannot merge with illegal distinct id")
     client.close()
 
 
@@ -365,7 +365,7 @@ def test_13_9_2_the_page_to_log_in_complains_of_nothing(browser: NodeProcess, la
 
 def test_13_1_5_what_is_not_there_says_so(browser: NodeProcess, lab: Lab, profile: Page) -> None:
     page = Page(browser, lab.server.url, "/p/1/experiments/999999", like=profile)
-    page.see("There is no such thing here")
+    page.see("Nothing is at this address")
     page.show("/p/1/person/nobody-at-all", "There is no such person")
     page.end()
 

@@ -253,7 +253,7 @@ def test_13_3_5_cuped_breakdowns_quantiles_and_why_there_is_no_result(
         "(id) => document.getElementById(id).querySelector('.why').innerText", nobody["uuid"]
     )
     assert f"test: {reason}" in table(nobody, "What it counts")
-    page.see("The course is drawn once two days have an interval; so far 0 days have one.")
+    page.see("The chart appears once two days have an interval; so far 0 days have one.")
     assert "Quantile" in table(median, "Samples")
     assert "50th percentile" in table(median, "What it counts")
 

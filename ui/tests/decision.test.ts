@@ -1,5 +1,5 @@
 import { expect, it } from "vitest"
-import { contradicts, deedsOf, disagreement, primaryAction } from "../src/experiments/decision"
+import { contradicts, deedsOf, disagreement, filtersBefore, primaryAction } from "../src/experiments/decision"
 import type { Subject } from "../src/experiments/lifecycle"
 import type { Verdict } from "../src/experiments/reading"
 
@@ -59,4 +59,16 @@ it("the log tells who ended and who shipped, since the last reset", () => {
   const both = entry("Cyd", "5", ["end_date", "2026-01-01"], ["shipped_variant", "test"])
   expect(deedsOf([both]).ended?.by).toBe("Cyd")
   expect(deedsOf([]).shipped).toBeNull()
+})
+
+it("shipping can be undone while the flag's newest change is the shipping", () => {
+  const filters = (...shares: number[]) => ({ groups: [], multivariate: { variants: shares.map((share, at) => ({ key: at ? "test" : "control", rollout_percentage: share })) } })
+  const change = (before: object, after: object, field = "filters") => ({ created_at: "1", detail: { changes: [{ field, before, after }] } })
+  const shipped = change(filters(50, 50), filters(0, 100))
+  expect(filtersBefore([shipped], "test")).toEqual(filters(50, 50))
+  expect(filtersBefore([change({}, {}, "active"), shipped], "test")).toEqual(filters(50, 50))
+  expect(filtersBefore([shipped], "control")).toBeNull()
+  expect(filtersBefore([change(filters(0, 100), { ...filters(0, 100), groups: [{}] }), shipped], "test")).toBeNull()
+  expect(filtersBefore([change(filters(0, 100), filters(50, 50)), shipped], "test")).toBeNull()
+  expect(filtersBefore([], "test")).toBeNull()
 })

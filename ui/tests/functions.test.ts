@@ -1,5 +1,6 @@
 import { expect, it } from "vitest"
-import { type FunctionHealth, stateOf } from "../src/functions/state"
+import { countName, type FunctionHealth, stateOf } from "../src/functions/state"
+import { functionFilterTexts } from "../src/lib/conditions"
 
 const health = (figures: Partial<FunctionHealth> = {}) => ({ id: "f", succeeded: 0, failed: 0, unfinished: 0, destination_away: false, last_error: null, ...figures }) as FunctionHealth
 const ERROR = { message: "502", timestamp: "2026-01-01T00:00:00Z" }
@@ -15,4 +16,23 @@ it("a function is green only where nothing fails", () => {
   for (const state of failing) expect([state.kind, state.why !== null]).toEqual(["warning", true])
   for (const fine of [health(), health({ succeeded: 5 }), health({ succeeded: 5, unfinished: 3, last_error: ERROR }), null]) expect(stateOf(true, 1, fine)).toEqual({ kind: "good", word: "on", why: null })
   expect(stateOf(false, 3, health({ failed: 3 })).word).toBe("off")
+})
+
+it("filters of a function read as sentences", () => {
+  const total = { key: "amount", type: "event", operator: "gt", value: "10" }
+  expect(functionFilterTexts({})).toEqual(["All events"])
+  expect(functionFilterTexts({ events: [{ id: "bought", properties: [total] }, { id: null }], filter_test_accounts: true })).toEqual([
+    "Events “bought” where amount is greater than 10",
+    "All events",
+    "Without events of internal and test accounts",
+  ])
+  const expression = { key: "length(event.event) > 3", type: "hogql", value: null }
+  expect(functionFilterTexts({ actions: [{ id: 7 }], properties: [{ key: "plan", type: "person", value: ["pro", "team"] }, expression] })).toEqual([
+    "Events of the action “7”",
+    "Only where the person's plan is pro, team and length(event.event) > 3",
+  ])
+})
+
+it("counts of a function are named in words", () => {
+  expect([countName("filtered"), countName("a_new_count")]).toEqual(["Events not matched", "a new count"])
 })

@@ -102,7 +102,7 @@ it("what metrics count is named by nouns, in the right number", () => {
   const first = (definition: Record<string, unknown>) => definitionTexts({ ...definition }).slice(0, -1)
   const maths = { total: "number of", unique_session: "number of sessions with", unique_group: "number of groups with" }
   for (const [math, words] of Object.entries(maths)) {
-    expect(first({ metric_type: "mean", source: { ...source, math } })).toEqual([`Per person the ${words} “ticket opened”.`])
+    expect(first({ metric_type: "mean", source: { ...source, math } })).toEqual([`The ${words} “ticket opened”, per person.`])
   }
   const ratio = { metric_type: "ratio", numerator: { ...source, math: "sum", math_property: "cost" }, denominator: source }
   expect(first(ratio)).toEqual(["The sum of “cost” of “ticket opened”, divided by the number of “ticket opened”."])
@@ -120,9 +120,11 @@ it("percentiles have the ending of their number", () => {
 })
 
 it("a method for one look warns before the planned end, and afterwards no more", () => {
-  const verdict = { reads_at_any_time: false, state: "running", withholds_decisions: false, next_action: { code: "keep_running", text: "", variant: null } } as const
+  const verdict = { reads_at_any_time: false, state: "running", withholds_decisions: false, next_action: { code: "keep_running", text: "", variant: null }, reasons: [] as Parameters<typeof lookText>[0]["reasons"] } as const
   expect(lookText(verdict)).toContain("do not stop early")
   expect(lookText({ ...verdict, state: "better" })).toContain("This was it")
+  const stopped = { code: "stopped_early", text: "", metric_uuid: null, variant: null }
+  expect(lookText({ ...verdict, state: "inconclusive", reasons: [stopped] })).toContain("which was not reached")
   expect(lookText({ ...verdict, state: "better", withholds_decisions: true })).toContain("do not stop early")
   expect(lookText({ ...verdict, reads_at_any_time: true })).toContain("as often as you like")
   expect(lookText({ ...verdict, next_action: { ...verdict.next_action, code: "stop_for_harm" } })).toContain("you may act on it now")

@@ -53,7 +53,7 @@ export function Login({ session, back }: { session: Session | null; back: string
       leave()
     } catch (error) {
       setBusy(false)
-      setFault(error instanceof ApiError && error.status < 429 ? "This key does not open a session: it is wrong, has expired, or was revoked." : told(error).detail)
+      setFault(error instanceof ApiError && error.status < 429 ? "This key cannot open a session: it is wrong, has expired, or was revoked. Check it, or use another key." : told(error).detail)
     } finally {
       if (field.current) field.current.value = ""
     }
@@ -67,7 +67,7 @@ export function Login({ session, back }: { session: Session | null; back: string
             <strong>This link was already used, or is older than 15 minutes.</strong>
           </p>
           <p>
-            Get a new one on the machine of the server, in the directory that it was started in: <code>hoglab login</code>
+            Get a new one: run <code>hoglab login</code> on the server's machine, in the directory in which the server was started.
           </p>
         </div>
       )}
@@ -76,7 +76,7 @@ export function Login({ session, back }: { session: Session | null; back: string
       ) : (
         <>
           <p>
-            Open the link that <code>hoglab serve</code> printed, or get a new one with <code>hoglab login</code> beside the running server. A personal API key does as well:
+            Open the link that <code>hoglab serve</code> printed, or get a new one with <code>hoglab login</code> beside the running server. You can also use a personal API key:
           </p>
           <form onSubmit={(event) => void submit(event)} class="card">
             <Field label="Personal API key" error={fault} hint="It is sent once and not stored in this browser. The session has its rights.">

@@ -84,8 +84,8 @@ function Search({ project, onClose }: { project: string; onClose: () => void }) 
   const people = useGet("/api/projects/{project_id}/persons/", where("person:read"), wanted)
   const found = exactFirst(text, [
     ...matching(PAGES(project), text),
-    ...(flags.value?.results ?? []).map((each) => ({ text: each.key, kind: "Flag", to: pathOf("p", project, "flags", each.id) })),
     ...(experiments.value?.results ?? []).map((each) => ({ text: each.name, kind: "Experiment", to: pathOf("p", project, "experiments", each.id) })),
+    ...(flags.value?.results ?? []).map((each) => ({ text: each.key, kind: "Flag", to: pathOf("p", project, "flags", each.id) })),
     ...(functions.value?.results ?? []).map((each) => ({ text: each.name ?? "", kind: "Function", to: pathOf("p", project, "functions", each.id) })),
     ...(people.value?.results ?? []).map((each) => ({ text: each.name, kind: "Person", to: pathOf("p", project, "person", each.uuid) })),
   ])

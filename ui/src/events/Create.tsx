@@ -1,4 +1,4 @@
-// What can be made of an event: a shared metric that counts it, or a function that passes it on.
+// What can be created from an event: a shared metric that counts it, or a function that sends it on.
 
 import { useState } from "preact/hooks"
 import { ApiError, post } from "../api/client"
@@ -27,10 +27,10 @@ export function Create({ event, project }: Props) {
   return (
     <>
       <Button kind="quiet" lacks={lacks("experiment_saved_metric:write")} onClick={() => setMaking("metric")}>
-        Metric from this event …
+        Create metric …
       </Button>
       <Button kind="quiet" lacks={lacks("hog_function:write")} onClick={() => setMaking("function")}>
-        Function from this event …
+        Create function …
       </Button>
       {making === "metric" && <MetricDialog event={event} project={project} onClose={close} />}
       {making === "function" && <FunctionDialog event={event} project={project} onClose={close} />}
@@ -70,10 +70,10 @@ function MetricDialog({ event, project, onClose }: DialogProps) {
     const query = metricOf(event, choices.find((each) => each.key === measure), name, goal)
     await post("/api/projects/{project_id}/experiment_saved_metrics/", { project_id: project }, { name, query })
     invalidate("/experiment_saved_metrics/")
-    toast(`Every experiment can use the shared metric “${clipped(name, 60)}”.`)
+    toast(`Created the shared metric “${clipped(name, 60)}”. Every experiment can use it.`)
   }, onClose)
   return (
-    <Dialog title="Metric from this event" onClose={onClose}>
+    <Dialog title="Create a metric from this event" onClose={onClose}>
       <form onSubmit={submit}>
         <Field label="Name" error={fault?.text}>
           {(given) => <input {...given} value={name} required maxlength={400} onInput={(change) => setName(change.currentTarget.value)} />}
@@ -113,9 +113,9 @@ function FunctionDialog({ event, project, onClose }: DialogProps) {
   }, onClose)
   const ofUrl = fault?.attr.startsWith("inputs")
   return (
-    <Dialog title="Function from this event" onClose={onClose}>
+    <Dialog title="Create a function from this event" onClose={onClose}>
       <form onSubmit={submit}>
-        <p>A webhook: it sends each event of this name as JSON, and retries while the receiver fails. After that it keeps the event as a dead letter.</p>
+        <p>The function is a webhook: it sends each event of this name as JSON, and tries again for a day while the receiver fails.</p>
         <Field label="Name" error={ofUrl ? null : fault?.text}>
           {(given) => <input {...given} value={name} required maxlength={400} onInput={(change) => setName(change.currentTarget.value)} />}
         </Field>
@@ -123,7 +123,7 @@ function FunctionDialog({ event, project, onClose }: DialogProps) {
           {(given) => <input {...given} type="url" value={url} required placeholder="https://" onInput={(change) => setUrl(change.currentTarget.value)} />}
         </Field>
         <label class="check">
-          <input type="checkbox" checked={enabled} onChange={(change) => setEnabled(change.currentTarget.checked)} /> Switch it on at once
+          <input type="checkbox" checked={enabled} onChange={(change) => setEnabled(change.currentTarget.checked)} /> Switch on immediately
         </label>
         <Send busy={busy} onClose={onClose} verb="Create function" />
       </form>

@@ -38,7 +38,7 @@ export default function Explorer({ project, zone }: { project: string; zone: str
       <header class="page-head">
         <h1 class="grow">Events</h1>
         <Link class="button" to={pathOf("p", project, "events", "live")}>
-          Live
+          Watch live
         </Link>
       </header>
       <FilterBar ranges />
@@ -48,7 +48,7 @@ export default function Explorer({ project, zone }: { project: string; zone: str
         {({ results }) =>
           results.length === 0 ? (
             <Empty title="No matching events">
-              <p>No stored event matches these filters.</p>
+              <p>No stored event matches these filters. Remove a filter, or choose a longer time.</p>
             </Empty>
           ) : (
             <>
@@ -107,7 +107,7 @@ function Older({ first, project, zone, columns, search }: OlderProps) {
       {fault !== null && <Failure error={fault} refetch={() => void load()} />}
       <div class="pages">
         <span class="quiet">{counted(events.length, "event")} shown</span>
-        {!end && <Button onClick={() => void load()}>Older</Button>}
+        {!end && <Button onClick={() => void load()}>Load older</Button>}
       </div>
     </>
   )

@@ -55,7 +55,7 @@ export default function LiveEvents({ project, zone }: { project: string; zone: s
       {live.warnings.map((warning, at) => (
         <div class="caution" key={`${warning.timestamp} ${at}`}>
           <p>
-            <strong>An event was dropped or changed: {clipped(String(warning.type).replaceAll("_", " "), 100)}</strong>
+            <strong>Ingestion dropped or changed an event: {clipped(String(warning.type).replaceAll("_", " "), 100)}</strong>
           </p>
           <Json value={warning.details} />
         </div>
@@ -64,7 +64,7 @@ export default function LiveEvents({ project, zone }: { project: string; zone: s
         <div class="empty">
           <h2>Waiting for events</h2>
           <p>
-            What is sent from now on appears here within two seconds. Nothing yet? <Link to={pathOf("p", project, "setup")}>Snippets for SDKs</Link> have this server's address and token.
+            New events appear here within two seconds. If nothing appears, check that your SDK has the address and the token of <Link to={pathOf("p", project, "setup")}>the set-up page</Link>.
           </p>
         </div>
       ) : (

@@ -2,7 +2,7 @@
 
 import type { Query } from "../api/client"
 
-export const OPERATORS = [["exact", "is"], ["is_not", "is not"], ["icontains", "contains"], ["gt", "greater than"], ["lt", "less than"], ["is_set", "is there"], ["is_not_set", "is not there"]] as const
+export const OPERATORS = [["exact", "is"], ["is_not", "is not"], ["icontains", "contains"], ["gt", "is greater than"], ["lt", "is less than"], ["is_set", "is set"], ["is_not_set", "is not set"]] as const
 export const RANGES = [["1h", "Last hour"], ["24h", "Last 24 hours"], ["7d", "Last 7 days"], ["30d", "Last 30 days"], ["", "Any time"]] as const
 const RANGE_MS: Record<string, number> = { "1h": 3_600_000, "24h": 86_400_000, "7d": 604_800_000, "30d": 2_592_000_000 }
 const MOST_FILTERS = 20

@@ -56,11 +56,11 @@ export function EventRow({ event, project, zone, columns }: Props) {
           <td colspan={3 + columns.length} class="opened">
             <div class="actions of-event">
               <Link class="button quiet" to={pathOf("p", project, "events", event.uuid)}>
-                Address of this event
+                Open event
               </Link>
               {typeof session === "string" && (
                 <Link class="button quiet" to={pathOf("p", project, "events")} query={sessionQuery(session)}>
-                  Session
+                  Show session
                 </Link>
               )}
               <Create event={event} project={project} />

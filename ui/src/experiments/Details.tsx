@@ -99,7 +99,7 @@ function Daily({ metric, readings, results, parts }: Omit<Props, "experiment">) 
               <Course days={days} lines={lines} units={style} title={`${metric.name}: change day by day`} />
               </>
             ) : (
-              <p class="quiet">The course is drawn once two days have an interval; so far {counted(Math.max(0, ...lines.map((line) => line.points.filter(Boolean).length)), "day has", "days have")} one.</p>
+              <p class="quiet">The chart appears once two days have an interval; so far {counted(Math.max(0, ...lines.map((line) => line.points.filter(Boolean).length)), "day has", "days have")} one.</p>
             )}
             {errors.map(([day, text]) => (
               <p key={day} class="fault">
@@ -126,7 +126,7 @@ function Steps({ steps }: { steps: ReturnType<typeof funnelSteps> }) {
           </th>
           <th scope="col" class="number">People</th>
           <th scope="col" class="number">Of all</th>
-          <th scope="col" class="number">From before</th>
+          <th scope="col" class="number">Of previous</th>
         </tr>
       </thead>
       {steps.map((step) => (

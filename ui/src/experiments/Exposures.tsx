@@ -14,9 +14,10 @@ interface Props {
   places: ReadonlyMap<string, number>
   zone: string
   started: string | null
+  hasEnded: boolean
 }
 
-export function Exposures({ results, places, zone, started }: Props) {
+export function Exposures({ results, places, zone, started, hasEnded }: Props) {
   const [cumulative, setCumulative] = useState(false)
   const exposures = results.exposures
   if (!exposures)
@@ -76,7 +77,7 @@ export function Exposures({ results, places, zone, started }: Props) {
               <span class="tick" aria-hidden="true" /> planned share
             </p>
           )}
-          <Ratio results={results} />
+          <Ratio results={results} hasEnded={hasEnded} />
           {several > 0 && <p class="quiet">{counted(several, "person", "people")} saw several variants.</p>}
           {exposures.holdout && <p class="quiet">{counted(exposures.holdout.total, "person", "people")} of a holdout see none of the variants.</p>}
         </div>
@@ -97,17 +98,19 @@ export function Exposures({ results, places, zone, started }: Props) {
 }
 
 /** Whether the groups have the sizes that were asked for, with what was expected and seen. */
-function Ratio({ results }: { results: Results }) {
+function Ratio({ results, hasEnded }: { results: Results; hasEnded: boolean }) {
   const mismatch = results.exposures?.sample_ratio_mismatch
+  // While the experiment runs the p-value that is valid at any time decides, after its end that of a single look.
+  const pValue = mismatch && pText(hasEnded ? mismatch.p_value : mismatch.anytime_p_value)
   const finding = results.health?.findings.find((each) => each.code === "sample_ratio_mismatch")
   const shared = results.exposures?.phases.some((phase) => Object.values(phase.shares).filter((share) => share > 0).length > 1)
-  if (!mismatch) return <p class="quiet">{shared ? "Too few people (less than 100) to test whether the groups have the right sizes." : "One variant alone was given people, so there are no group sizes to test."}</p>
-  if (!finding) return <p class="quiet ratio">✓ The groups have the planned sizes ({pText(mismatch.p_value)})</p>
+  if (!mismatch) return <p class="quiet">{shared ? "Too few people (fewer than 100) to test whether the groups have the right sizes." : "Only one variant got people, so there are no group sizes to test."}</p>
+  if (!finding) return <p class="quiet ratio">✓ The groups have the planned sizes ({pValue})</p>
   const seen = results.exposures?.total_exposures ?? {}
   return (
     <div class="caution ratio" role="note">
       <p>
-        <strong>⚠ The groups have the wrong sizes ({pText(mismatch.p_value)}).</strong>
+        <strong>⚠ The groups have the wrong sizes ({pValue}).</strong>
       </p>
       <p>
         {Object.entries(mismatch.expected).map(([key, count], at) => (

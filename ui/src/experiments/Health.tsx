@@ -1,4 +1,4 @@
-// What endangers an experiment, with what to do about it.
+// Problems that endanger the results of an experiment, each with advice.
 
 import { useGet } from "../api/queryCache"
 import { Badge, When } from "../kit/basics"
@@ -6,9 +6,12 @@ import { Json } from "../kit/json"
 import { Loaded } from "../kit/states"
 import { general, visible } from "../lib/format"
 
-/** The numbers behind a finding with as many digits as anybody reads. */
-function rounded(details: Record<string, unknown>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(details).map(([name, value]) => [name, typeof value === "number" && !Number.isInteger(value) ? general(value, 3) : value]))
+const NAMES: Record<string, string> = { p_value: "p-value of a single look", anytime_p_value: "p-value that is valid at any time", exposures: "people" }
+
+/** The numbers behind a finding, named in words and rounded to three digits. */
+function inWords(details: Record<string, unknown>): Record<string, unknown> {
+  const number = (value: unknown) => (typeof value === "number" && !Number.isInteger(value) ? general(value, 3) : value)
+  return Object.fromEntries(Object.entries(details).map(([name, value]) => [NAMES[name] ?? name.replaceAll("_", " "), number(value)]))
 }
 
 export function Health({ parts, zone }: { parts: { project_id: string; experiment_id: string }; zone: string }) {
@@ -27,7 +30,7 @@ export function Health({ parts, zone }: { parts: { project_id: string; experimen
                   <Badge kind={finding.severity}>{finding.severity}</Badge> <strong>{visible(finding.message)}</strong>
                 </p>
                 <p>{visible(finding.advice)}</p>
-                {Object.keys(finding.details).length > 0 && <Json value={rounded(finding.details)} />}
+                {Object.keys(finding.details).length > 0 && <Json value={inWords(finding.details)} />}
               </li>
             ))}
           </ul>

@@ -49,7 +49,7 @@ export function History({ project, id, zone }: { project: string; id: string; zo
                   <When at={entry.created_at} zone={zone} />
                   <span>
                     <bdi>{entry.user ? clipped(String(entry.user.first_name || entry.user.email), 80) : "hoglab"}</bdi>{" "}
-                  {changes.length ? changes.join("; ") : `${entry.activity.replaceAll("_", " ")} it`}.
+                  {changes.length ? changes.join("; ") : `${entry.activity.replaceAll("_", " ")} the experiment`}.
                   </span>
                 </li>
               )

@@ -1,4 +1,4 @@
-// What should be true before a launch, and what is not; whoever launches all the same says so.
+// What should be true before a launch, and what is not; people who launch anyway say so.
 
 import { useEffect, useId, useState } from "preact/hooks"
 import { useGet } from "../api/queryCache"
@@ -39,9 +39,9 @@ export function LaunchChecks({ parts, onReady }: Props) {
           </ul>
           {!ready && (
             <p class="caution">
-              <strong>What has a ✗ leaves the experiment without results, or with wrong ones.</strong>
+              <strong>Checks with a ✗ leave the experiment without results, or with wrong ones.</strong>
               <br />
-              <input id={id} type="checkbox" checked={anyway} onChange={(event) => setAnyway(event.currentTarget.checked)} /> <label for={id}>Launch it all the same</label>
+              <input id={id} type="checkbox" checked={anyway} onChange={(event) => setAnyway(event.currentTarget.checked)} /> <label for={id}>Launch it anyway</label>
             </p>
           )}
         </>

@@ -107,7 +107,7 @@ function ResultsTab({ experiment, results, parts, zone, project }: TabProps) {
       {results.error !== undefined && <Failure error={results.error} refetch={results.refetch} what="The newest results could not be loaded" />}
       <VerdictCard experiment={experiment} results={found} project={project} />
       <Hatches />
-      <Exposures results={found} places={places} zone={zone} started={experiment.start_date} />
+      <Exposures results={found} places={places} zone={zone} started={experiment.start_date} hasEnded={experiment.end_date !== null} />
       <MetricTables experiment={experiment} results={found} places={places} parts={parts} />
       <footer class="method">
         {methodTexts(found.statistics).map((line) => (

@@ -3,6 +3,7 @@
 import type { Schemas } from "../api/client"
 import { Dot, Name, Theirs, When } from "../kit/basics"
 import { visible } from "../lib/format"
+import { object } from "../lib/loose"
 import { ruleTexts } from "../lib/rules"
 import { definitionTexts, exposureTexts, metricDefinition, variantsOf } from "./definition"
 
@@ -12,7 +13,7 @@ export function Setup({ experiment, zone }: { experiment: Schemas["ExperimentOut
     <div class="two">
       <section class="card">
         <h2>Why</h2>
-        <p>{experiment.description ? <Theirs text={experiment.description} /> : "No hypothesis."}</p>
+        <p>{experiment.description ? <Theirs text={experiment.description} /> : "Nobody wrote down a hypothesis."}</p>
         <h3>When</h3>
         <p>
           {experiment.start_date === null ? (
@@ -43,7 +44,7 @@ export function Setup({ experiment, zone }: { experiment: Schemas["ExperimentOut
         </ul>
         <h3>Who gets them</h3>
         <ul>
-          {ruleTexts(experiment.feature_flag?.filters).map((line, at) => (
+          {ruleTexts({ groups: object(experiment.feature_flag?.filters).groups }).map((line, at) => (
             <li key={at}>{visible(line)}</li>
           ))}
         </ul>

@@ -25,6 +25,7 @@ const MARKS = { better: "▲ better", worse: "▼ worse", unclear: "" } as const
 export function Shipping({ experiment, results, totals, variant, setVariant, everyone, setEveryone }: Props) {
   const id = useId()
   const keys = variantsOf(experiment).map((each) => each.key)
+  const filters = (experiment.feature_flag?.filters ?? {}) as Record<string, unknown>
   const baseline = results?.statistics.baseline ?? null
   const places = placesOf(baseline, keys)
   const against = variant !== null && results?.verdict ? disagreement(results.verdict, baseline, variant) : null
@@ -45,14 +46,14 @@ export function Shipping({ experiment, results, totals, variant, setVariant, eve
       {against && <p class="caution">{against}</p>}
       {variant !== null && (
         <p>
-          {counted(switching(totals, variant), "person", "people")} of the experiment will see <strong>{visible(variant)}</strong> from now on, in place of another variant.
+          {counted(switching(totals, variant), "person", "people")} of the experiment will see <strong>{visible(variant)}</strong> instead of another variant.
           {experiment.end_date === null && " The experiment ends."}
         </p>
       )}
       <p>
         <input id={`${id}-all`} type="checkbox" checked={everyone} onChange={(event) => setEveryone(event.currentTarget.checked)} /> <label for={`${id}-all`}>Release to everybody, ignoring the flag's conditions</label>
       </p>
-      {variant !== null && <BeforeAfter filters={(experiment.feature_flag?.filters ?? {}) as Record<string, unknown>} variant={variant} everyone={everyone} />}
+      {variant !== null && <BeforeAfter now={filters} after={shipped(filters, variant, everyone)} />}
     </>
   )
 }
@@ -79,8 +80,9 @@ function effectWords(reading: Reading): string {
   return [reading.change, MARKS[reading.tone]].filter(Boolean).join(" ")
 }
 
-function BeforeAfter({ filters, variant, everyone }: { filters: Record<string, unknown>; variant: string; everyone: boolean }) {
-  const rules = [["Now", filters], ["After", shipped(filters, variant, everyone)]] as const
+/** The rules of a flag as they are and as they will be. */
+export function BeforeAfter({ now, after }: { now: object; after: object }) {
+  const rules = [["Now", now], ["After", after]] as const
   return (
     <div class="before-after">
       {rules.map(([title, each]) => (

@@ -17,6 +17,14 @@ export function shippedOf(experiment: object): string | null {
   return variantsOf(experiment).find((variant) => variant.share === 100)?.key ?? null
 }
 
+/** The filters that a flag had before a variant was shipped, from its log, newest entry first; null where it was changed since. */
+export function filtersBefore(log: readonly Entry[], variant: string): Record<string, unknown> | null {
+  const changes = log.flatMap((entry) => list(object(entry.detail).changes)).filter((change) => change.field === "filters")
+  const [newest] = changes
+  const shippedIn = (filters: unknown) => shippedOf({ feature_flag: { filters } })
+  return newest && shippedIn(newest.after) === variant && shippedIn(newest.before) !== variant ? object(newest.before) : null
+}
+
 /** The next step that a verdict names: something to do, or where to look; null: only waiting helps, or it is done. */
 export function stepOf(experiment: Subject, verdict: Verdict | null, baseline: string | null): Step | null {
   const step = verdict && wanted(verdict, baseline, !actionsOf(experiment).includes("end"))
@@ -42,10 +50,10 @@ function wanted(verdict: Verdict, baseline: string | null, hasEnded: boolean): S
     case "fix_exposures":
     case "fix_flag":
     case "fix_metric":
-      return { tab: "health", words: "Where to look" }
+      return { tab: "health", words: "Show the problem" }
     case "add_metric":
     case "write_plan":
-      return { tab: "setup", words: "Look at the set-up" }
+      return { tab: "setup", words: "Show the set-up" }
     default:
       return null
   }

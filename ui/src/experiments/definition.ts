@@ -7,8 +7,8 @@ const MATHS: Record<string, string> = {
   total: "the number of",
   sum: "the sum of",
   avg: "the average of",
-  min: "the least",
-  max: "the greatest",
+  min: "the smallest",
+  max: "the largest",
   unique_session: "the number of sessions with",
   unique_group: "the number of groups with",
   hogql: "the value of",
@@ -50,7 +50,7 @@ export function definitionTexts(definition: Json | null): string[] {
   if (!definition) return []
   const said: string[] = []
   const type = definition.metric_type
-  if (type === "mean") said.push(`Per person ${measured(definition.source)}.`)
+  if (type === "mean") said.push(`${capital(measured(definition.source))}, per person.`)
   else if (type === "quantile") said.push(`The ${ordinal(Number(definition.quantile_level ?? 0.5) * 100)} percentile of ${measured(definition.source)}.`)
   else if (type === "funnel") said.push(`The share of people who, after their exposure, complete ${stepNames(definition).map((step) => `“${step}”`).join(", then ")}.`)
   else if (type === "ratio") said.push(`${capital(measured(definition.numerator))}, divided by ${measured(definition.denominator)}.`)
@@ -91,7 +91,7 @@ export function exposureTexts(experiment: object): string[] {
   return [
     own && own !== "$feature_flag_called"
       ? `People take part from their first “${own}” on.`
-      : "People take part from the first time that code asked for their variant.",
+      : "People take part from the first time that the code asks for their variant.",
     criteria.filterTestAccounts ? "Internal and test accounts are left out." : "Internal and test accounts are counted.",
     criteria.multiple_variant_handling === "first_seen"
       ? "People who saw several variants count for the first one."

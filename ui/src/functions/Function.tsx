@@ -2,18 +2,25 @@
 
 import { useGet } from "../api/queryCache"
 import { Badge, Name, Theirs, When } from "../kit/basics"
+import { Select } from "../kit/forms"
+import { usePlace, useTitle } from "../kit/hooks"
 import { Json } from "../kit/json"
-import { useTitle } from "../kit/hooks"
 import { Loaded } from "../kit/states"
+import { functionFilterTexts } from "../lib/conditions"
 import { clipped, countText, MISSING, visible } from "../lib/format"
-import { stateOf } from "./state"
+import { ask } from "../lib/router"
+import { countName, stateOf } from "./state"
 
 const EVERY_MS = 10_000
+/** The choices of log levels, as the API takes them. */
+const LEVELS = [["", "All"], ["LOG,INFO,WARN,ERROR", "Info and above"], ["WARN,ERROR", "Warnings and errors"], ["ERROR", "Errors"]] as const
 
 export default function FunctionPage({ project, zone, id }: { project: string; zone: string; id: string }) {
   const parts = { project_id: project, function_id: id }
+  const chosen = usePlace().query.get("level")
+  const level = LEVELS.find(([key]) => key === chosen)?.[0] ?? ""
   const hog = useGet("/api/projects/{project_id}/hog_functions/{function_id}/", parts)
-  const logs = useGet("/api/projects/{project_id}/hog_functions/{function_id}/logs/", parts, { limit: 50 })
+  const logs = useGet("/api/projects/{project_id}/hog_functions/{function_id}/logs/", parts, { limit: 50, level })
   const totals = useGet("/api/projects/{project_id}/hog_functions/{function_id}/metrics/totals/", parts, { breakdown_by: "name" })
   const breaker = useGet("/api/projects/{project_id}/hog_functions/{function_id}/status/", parts, {}, EVERY_MS)
   const healths = useGet("/api/projects/{project_id}/hog_functions/health/", { project_id: project }, {}, EVERY_MS)
@@ -69,7 +76,7 @@ export default function FunctionPage({ project, zone, id }: { project: string; z
                 <dl class="facts">
                   {Object.entries(sum.totals).map(([name, count]) => (
                     <div key={name}>
-                      <dt>{visible(name.replaceAll("_", " "))}</dt>
+                      <dt>{visible(countName(name))}</dt>
                       <dd>{countText(Number(count))}</dd>
                     </div>
                   ))}
@@ -78,8 +85,16 @@ export default function FunctionPage({ project, zone, id }: { project: string; z
             </Loaded>
           </section>
           <section class="card">
-            <h2>Filters</h2>
-            <Json value={withoutCode(found.filters)} />
+            <h2>Runs on</h2>
+            <ul>
+              {functionFilterTexts(found.filters).map((line, place) => (
+                <li key={place}>{clipped(line, 600)}</li>
+              ))}
+            </ul>
+            <details>
+              <summary>Filters as JSON</summary>
+              <Json value={withoutCode(found.filters)} />
+            </details>
           </section>
           {found.hog && (
             <section class="part">
@@ -91,15 +106,18 @@ export default function FunctionPage({ project, zone, id }: { project: string; z
           )}
           <section class="part">
             <h2>Newest log lines</h2>
+            <div class="filters">
+              <Select label="Level" value={level} options={LEVELS} onChange={(wanted) => ask({ level: wanted })} />
+            </div>
             <Loaded answer={logs}>
               {({ results }) => (
-                <ul class="plain">
+                <ul class="plain logs">
                   {results.map((line, at) => (
                     <li key={`${line.timestamp} ${at}`}>
-                      <When at={line.timestamp} zone={zone} precise /> <Badge kind={line.level.toLowerCase() === "error" ? "critical" : ""}>{line.level.toLowerCase()}</Badge> <Theirs text={line.message} most={500} />
+                      <When at={line.timestamp} zone={zone} precise /> <Badge kind={line.level.toLowerCase() === "error" ? "critical" : ""}>{line.level.toLowerCase()}</Badge> <LogText text={line.message} />
                     </li>
                   ))}
-                  {results.length === 0 && <li>There are no log lines.</li>}
+                  {results.length === 0 && <li>{level ? "No log lines have this level." : "There are no log lines."}</li>}
                 </ul>
               )}
             </Loaded>
@@ -108,6 +126,26 @@ export default function FunctionPage({ project, zone, id }: { project: string; z
         )
       }}
     </Loaded>
+  )
+}
+
+const ADDRESSES = /(https?:\/\/[^\s'"]+)/
+
+/** A log line in which addresses of this server, such as those of events, are links; other addresses stay text. */
+function LogText({ text }: { text: string }) {
+  if (text.length > 500) return <Theirs text={text} most={500} />
+  return (
+    <>
+      {text.split(ADDRESSES).map((part, place) =>
+        part.startsWith(`${window.location.origin}/`) ? (
+          <a key={place} href={part}>
+            {visible(part)}
+          </a>
+        ) : (
+          <Theirs key={place} text={part} />
+        ),
+      )}
+    </>
   )
 }
 

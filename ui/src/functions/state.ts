@@ -29,3 +29,25 @@ export function stateOf(enabled: boolean, state: number | null, health: Function
   if (state !== null && SLOWED.has(state)) return { kind: "warning", word: "slowed down", why: "It computes for long, so its runs get less of the server's time." }
   return { kind: "good", word: "on", why: null }
 }
+
+const COUNTS: Record<string, string> = {
+  triggered: "Runs started",
+  succeeded: "Runs succeeded",
+  failed: "Runs failed",
+  fetch: "Requests",
+  filtered: "Events not matched",
+  masked: "Repeats left out",
+  dropped: "Events dropped",
+  inputs_failed: "Inputs failed",
+  filtering_failed: "Filters failed",
+  queue_full: "Runs refused, queue full",
+  disabled_permanently: "Not run, function stopped",
+  disabled_temporarily: "Not run, function slowed down",
+  email_sent: "E-mails sent",
+  email_failed: "E-mails failed",
+}
+
+/** What a metric of a function counts, in words. */
+export function countName(name: string): string {
+  return COUNTS[name] ?? name.replaceAll("_", " ")
+}

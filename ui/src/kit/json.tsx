@@ -11,6 +11,7 @@ export function Json({ value, level = 0 }: { value: unknown; level?: number }) {
   if (value === null || typeof value === "number" || typeof value === "boolean") return <code class="json-plain">{String(value)}</code>
   if (typeof value === "string") return <Text text={value} />
   const entries: [string, unknown][] = Array.isArray(value) ? value.map((each, at) => [String(at), each]) : Object.entries(value ?? {})
+  if (entries.length === 0 && level === 0) return <p class="quiet">None.</p>
   if (entries.length === 0) return <code class="json-plain">{Array.isArray(value) ? "[]" : "{}"}</code>
   if (level === 0) return <Entries entries={entries} level={level} list={Array.isArray(value)} />
   return (

@@ -26,8 +26,8 @@ export function Empty({ title, children, curl }: { title: string; children?: Com
 export function Lacking({ scope }: { scope: string }) {
   return (
     <div class="empty">
-      <h1>Not with this key</h1>
-      <p>{WORDS.needsScope(scope)} Log in with a key that has it, or with a link of <code>hoglab login</code>.</p>
+      <h1>You may not see this</h1>
+      <p>{WORDS.needsScope(scope)} Log in with a key that has this scope, or with a link of <code>hoglab login</code>.</p>
     </div>
   )
 }
@@ -62,7 +62,7 @@ export function Failure({ error, refetch, what = WORDS.failed }: { error: unknow
     return (
       <div class="empty" role="alert">
         <h1>{WORDS.gone}</h1>
-        <p>It may have been deleted, or the address is of another project.</p>
+        <p>It may have been deleted, or it belongs to another project. Check the address, or search with Ctrl K.</p>
       </div>
     )
   return (

@@ -6,7 +6,7 @@ export const WORDS = {
   close: "Close",
   copied: "Copied",
   copy: "Copy",
-  gone: "There is no such thing here",
+  gone: "Nothing is at this address",
   failed: "This could not be loaded",
   loading: "Loading",
   needsScope: (scope: string) => `Your session may not do this: it lacks the scope ${scope}.`,

@@ -27,11 +27,11 @@ export default function PersonPage({ project, zone, id }: { project: string; zon
     return (
       <Empty title="There is no such person">
         <p>
-          Nobody is known as <bdi>{clipped(id, 200)}</bdi>: never identified, or erased. Events without a profile have no person.
+          No person has the id <bdi>{clipped(id, 200)}</bdi>. The person was erased, or has only events without a person profile.
         </p>
         <p>
           <Link to={pathOf("p", project, "events")} query={new URLSearchParams({ distinct_id: id })}>
-            Events with this id
+            Show events with this id
           </Link>
         </p>
       </Empty>

@@ -1,17 +1,17 @@
-// The personal API keys of whoever is logged in.
+// The personal API keys of the user who is logged in.
 
 import { useState } from "preact/hooks"
 import { post, remove, type Schemas } from "../api/client"
 import { invalidate, useGet } from "../api/queryCache"
 import { lacks, useSession } from "../api/session"
-import { Badge, Button, Copy, Name, When } from "../kit/basics"
+import { Button, Copy, Name, When } from "../kit/basics"
 import { Confirm, Dialog } from "../kit/dialog"
 import { Field } from "../kit/forms"
 import { useTitle } from "../kit/hooks"
 import { Loaded, told } from "../kit/states"
-import { clipped } from "../lib/format"
+import { clipped, counted } from "../lib/format"
 import { WORDS } from "../lib/words"
-import { type Choice, type Level, OBJECTS, PRESETS, scopesOf } from "./scopes"
+import { type Choice, type Level, LEVELS, nounOf, OBJECTS, PRESETS, scopesOf, scopesText } from "./scopes"
 
 type Key = Schemas["KeyOut"]
 type Asked = { what: "roll" | "revoke"; key: Key }
@@ -34,10 +34,10 @@ export default function Keys({ zone }: { zone: string }) {
       <header class="page-head">
         <div class="grow">
           <h1>API keys</h1>
-          <p class="lead">A key has your rights, within its scopes. Its value is shown only once.</p>
+          <p class="lead">A key may do what you may do, but no more than its scopes allow. Its value is shown only once.</p>
         </div>
         <Button kind="primary" lacks={missing} onClick={() => setMaking(true)}>
-          New key …
+          Create key …
         </Button>
       </header>
       {shown?.value && (
@@ -46,12 +46,12 @@ export default function Keys({ zone }: { zone: string }) {
             <strong>
               The key “<Name text={shown.label} />”
             </strong>{" "}
-            – keep it now, it cannot be shown again:
+            – copy it now, it cannot be shown again:
           </p>
           <p class="secret">
             <code>{shown.value}</code> <Copy text={shown.value} label="key" />
           </p>
-          <Button onClick={() => setShown(null)}>I have it</Button>
+          <Button onClick={() => setShown(null)}>Hide the key</Button>
         </div>
       )}
       <Loaded answer={keys}>
@@ -62,8 +62,8 @@ export default function Keys({ zone }: { zone: string }) {
                 <tr>
                   <th scope="col">Label</th>
                   <th scope="col">Key</th>
-                  <th scope="col">Scopes</th>
-                  <th scope="col">Made</th>
+                  <th scope="col">What it may do</th>
+                  <th scope="col">Created</th>
                   <th scope="col">Last used</th>
                   <th scope="col">Expires</th>
                   <th scope="col">
@@ -80,18 +80,19 @@ export default function Keys({ zone }: { zone: string }) {
                     <td data-label="Key">
                       <code>{key.mask_value}</code>
                     </td>
-                    <td data-label="Scopes" title={key.scopes.join(", ")}>
-                      {key.scopes.slice(0, 3).map((scope) => (
-                        <Badge key={scope}>{scope === "*" ? "everything" : scope}</Badge>
-                      ))}
-                      {key.scopes.length > 3 && ` and ${key.scopes.length - 3} more`}
+                    <td data-label="What it may do" class="rights">
+                      {clipped(scopesText(key.scopes), 1000)}
+                      <details>
+                        <summary class="quiet">{counted(key.scopes.length, "scope")}</summary>
+                        <code>{clipped(key.scopes.join(" "), 1000)}</code>
+                      </details>
                       {key.scoped_teams && key.scoped_teams.length > 0 && (
                         <div class="quiet">
                           only in <Name text={key.scoped_teams.map((id) => projects.find((each) => each.id === id)?.name ?? `project ${id}`).join(", ")} />
                         </div>
                       )}
                     </td>
-                    <td data-label="Made">
+                    <td data-label="Created">
                       <When at={key.created_at} zone={zone} />
                     </td>
                     <td data-label="Last used">
@@ -118,7 +119,7 @@ export default function Keys({ zone }: { zone: string }) {
       {making && <NewKey onClose={() => setMaking(false)} onMade={setShown} />}
       {asked && (
         <Confirm title={`${asked.what === "roll" ? "New value for" : "Revoke"} “${clipped(asked.key.label, 60)}”`} verb={asked.what === "roll" ? "Create new value" : "Revoke"} danger act={() => act(asked)} onClose={() => setAsked(null)}>
-          <p>Everything that uses its present value stops working at once{asked.what === "revoke" ? ", and sessions that were opened with it end" : ""}.</p>
+          <p>Everything that uses its current value stops working at once{asked.what === "revoke" ? ", and sessions that were opened with it end" : ""}.</p>
         </Confirm>
       )}
     </>
@@ -150,9 +151,9 @@ function NewKey({ onClose, onMade }: { onClose: () => void; onMade: (key: Key) =
     }
   }
   return (
-    <Dialog title="New key" onClose={onClose}>
+    <Dialog title="Create key" onClose={onClose}>
       <form onSubmit={(event) => void make(event)}>
-        <Field label="Label" hint="Where it is used, so that you recognise it.">
+        <Field label="Label" hint="Where the key is used, so that you can recognise it.">
           {(given) => <input {...given} value={label} required maxlength={40} onInput={(event) => setLabel(event.currentTarget.value)} />}
         </Field>
         <Field label="Expires">
@@ -176,16 +177,20 @@ function NewKey({ onClose, onMade }: { onClose: () => void; onMade: (key: Key) =
             ))}
           </p>
           {choice === "*" ? (
-            <p>All your rights.</p>
+            <p>Everything that you may do.</p>
           ) : (
             <div class="scopes">
               {OBJECTS.map((object) => (
                 <label class="filter" key={object}>
-                  <span>{object.replaceAll("_", " ")}</span>
+                  <span>
+                    {nounOf(object)} <code class="quiet">{object}</code>
+                  </span>
                   <select value={choice[object] ?? "none"} onChange={(event) => setChoice({ ...choice, [object]: event.currentTarget.value as Level })}>
-                    <option value="none">none</option>
-                    <option value="read">read</option>
-                    <option value="write">write</option>
+                    {LEVELS.map(([level, text]) => (
+                      <option key={level} value={level}>
+                        {text}
+                      </option>
+                    ))}
                   </select>
                 </label>
               ))}
@@ -201,7 +206,7 @@ function NewKey({ onClose, onMade }: { onClose: () => void; onMade: (key: Key) =
         <div class="buttons">
           <Button onClick={onClose}>{WORDS.cancel}</Button>
           <Button kind="primary" type="submit" disabled={busy || scopesOf(choice).length === 0 || only?.length === 0}>
-            Make the key
+            Create key
           </Button>
         </div>
       </form>
@@ -214,7 +219,7 @@ interface Project {
   name: string
 }
 
-/** The projects of whoever is logged in. */
+/** The projects of the user who is logged in. */
 function useProjects(): Project[] {
   return (useSession()?.user.organization?.projects ?? []).map((each) => ({ id: Number(each.id), name: String(each.name) }))
 }
@@ -231,7 +236,7 @@ function Projects({ projects, only, setOnly }: ProjectsProps) {
     <fieldset>
       <legend>Where</legend>
       <label class="check">
-        <input type="checkbox" checked={only === null} onChange={(event) => setOnly(event.currentTarget.checked ? null : [])} /> In all projects, also later ones
+        <input type="checkbox" checked={only === null} onChange={(event) => setOnly(event.currentTarget.checked ? null : [])} /> In all projects, including later ones
       </label>
       {only !== null &&
         projects.map(({ id, name }) => (

@@ -10,6 +10,9 @@ import { Field } from "../kit/forms"
 import { useTitle } from "../kit/hooks"
 import { Loaded, told } from "../kit/states"
 import { toast } from "../kit/toasts"
+import { visible } from "../lib/format"
+import { list } from "../lib/loose"
+import { conditionTexts } from "../lib/conditions"
 
 type Project = Schemas["ProjectOut"]
 
@@ -46,6 +49,7 @@ function General({ found }: { found: Project }) {
   const [name, setName] = useState(found.name)
   const [timezone, setTimezone] = useState(found.timezone)
   const [filters, setFilters] = useState(() => JSON.stringify(found.test_account_filters, null, 2))
+  const accounts = conditionTexts(list(parsedOr(filters)))
   const [fault, setFault] = useState<{ attr: string; text: string } | null>(null)
   const [busy, setBusy] = useState(false)
   const save = async (event: Event) => {
@@ -55,7 +59,7 @@ function General({ found }: { found: Project }) {
     try {
       parsed = JSON.parse(filters)
     } catch {
-      setFault({ attr: "test_account_filters", text: "This is not valid JSON." })
+      setFault({ attr: "test_account_filters", text: "This is not valid JSON. Correct it, or enter [] to count everybody." })
       return
     }
     setBusy(true)
@@ -95,14 +99,35 @@ function General({ found }: { found: Project }) {
           </>
         )}
       </Field>
-      <Field label="Internal and test accounts" error={at("test_account_filters")} hint="A JSON list of property filters; experiments leave out people who do not match them.">
-        {(given) => <textarea {...given} rows={6} spellcheck={false} value={filters} onInput={(event) => setFilters(event.currentTarget.value)} />}
-      </Field>
+      <h3>Internal and test accounts</h3>
+      <p>{accounts.length ? "Experiments and functions that leave out internal and test accounts count only events where" : "No filters are set: everybody counts."}</p>
+      {accounts.length > 0 && (
+        <ul>
+          {accounts.map((line, place) => (
+            <li key={place}>{visible(line)}</li>
+          ))}
+        </ul>
+      )}
+      <details open={at("test_account_filters") !== null}>
+        <summary>Edit the filters as JSON</summary>
+        <Field label="Filters" error={at("test_account_filters")} hint="A list of property filters, as the API takes them. All of them must hold.">
+          {(given) => <textarea {...given} rows={6} spellcheck={false} value={filters} onInput={(event) => setFilters(event.currentTarget.value)} />}
+        </Field>
+      </details>
       <Button kind="primary" type="submit" disabled={busy} lacks={lacks("project:write")}>
         Save
       </Button>
     </form>
   )
+}
+
+/** The list that a text holds as JSON; empty while it is not valid. */
+function parsedOr(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return []
+  }
 }
 
 function Secret({ project }: { project: string }) {
@@ -131,17 +156,17 @@ function Secret({ project }: { project: string }) {
           Remove the previous key …
         </Button>
         <Button lacks={missing} onClick={() => setAsked("roll")}>
-          New key …
+          Create key …
         </Button>
       </div>
       {asked === "roll" && (
-        <Confirm title="New secret key" verb="Make it" act={roll} onClose={() => setAsked(null)}>
-          <p>Servers can use the present key until you remove it. A key before that one stops working now.</p>
+        <Confirm title="Create a secret key" verb="Create key" act={roll} onClose={() => setAsked(null)}>
+          <p>Servers can use the current key until you remove it. The key before the current one stops working now.</p>
         </Confirm>
       )}
       {asked === "delete" && (
         <Confirm title="Remove the previous key" verb="Remove" danger act={forgetBackup} onClose={() => setAsked(null)}>
-          <p>Servers that still use the previous key get no more flags.</p>
+          <p>Servers that still use the previous key get no flags any more.</p>
         </Confirm>
       )}
     </section>

@@ -29,7 +29,7 @@ export default function SetupPage({ project, zone }: { project: string; zone: st
           <p class="lead">SDKs take the address of this server as their host, and the token of the project. The token is public: it can only send events and ask for flags.</p>
         </div>
       </header>
-      {missing ? <p class="card">{WORDS.needsScope(missing)} Whether an event came is not shown.</p> : <Waiting project={project} zone={zone} />}
+      {missing ? <p class="card">{WORDS.needsScope(missing)} So this page cannot show whether an event came.</p> : <Waiting project={project} zone={zone} />}
       <Loaded answer={found}>
         {({ api_token: token }) => {
           const all = snippets(host, token)
@@ -93,7 +93,7 @@ function Waiting({ project, zone }: { project: string; zone: string }) {
           </p>
           {Object.keys(event.properties).length > 0 && (
             <details open>
-              <summary>Its properties</summary>
+              <summary>Properties</summary>
               <Json value={event.properties} />
             </details>
           )}
@@ -102,7 +102,7 @@ function Waiting({ project, zone }: { project: string; zone: string }) {
       {dropped && (
         <div class="caution" role="alert">
           <p>
-            <strong>An event was dropped or changed: {clipped(String(dropped.type).replaceAll("_", " "), 100)}</strong>
+            <strong>Ingestion dropped or changed an event: {clipped(String(dropped.type).replaceAll("_", " "), 100)}</strong>
           </p>
           <Json value={dropped.details} />
         </div>

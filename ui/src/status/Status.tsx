@@ -44,7 +44,7 @@ function Found({ found, zone }: { found: SystemStatus; zone: string }) {
   return (
     <>
       <section class={`card ${fine ? "ok" : "bad"}`} aria-live="polite">
-        <h2>{fine ? "Everything works" : found.ready ? "It works, but has problems" : "Not ready"}</h2>
+        <h2>{fine ? "Everything works" : found.ready ? "The server works, but has problems" : "The server is not ready"}</h2>
         {found.reasons.map((reason) => (
           <p key={reason}>{visible(reason)}</p>
         ))}
@@ -53,7 +53,7 @@ function Found({ found, zone }: { found: SystemStatus; zone: string }) {
             <strong>{visible(warning.message)}</strong> {visible(warning.hint ?? "")}
           </p>
         ))}
-        {found.results.last_error && <p>Last error of results: {visible(found.results.last_error)}</p>}
+        {found.results.last_error && <p>The last computation of results failed: {visible(found.results.last_error)}</p>}
         <p class="quiet">
           hoglab {visible(found.version)}, started <When at={found.started_at} zone={zone} />. Refreshed every five seconds.
         </p>
