@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,8 @@ _FIELDS = frozenset(
 )
 _UNLOGGED = frozenset({"version", "updated_at", "last_modified_by_id", "last_called_at"})
 
+_COLUMNS = tuple(field.name for field in fields(FlagRow))
+
 _DEFAULTS: Mapping[str, Any] = {
     "name": "",
     "filters": {},
@@ -116,6 +118,36 @@ class FlagService:
     ) -> Mapping[int, list[LinkedExperiment]]:
         """Return the experiments of some flags, or of all when ``flag_ids`` is None."""
         return self._experiments(connection, project_id, flag_ids)
+
+    def unsaved(self, connection: Connection, project_id: int, data: Mapping[str, Any]) -> FlagRow:
+        """Return a flag as it would be with these wire fields, without saving it.
+
+        ``id`` names the flag that they change; without it they are those of a new one, whose id is 0 here. Raises 404,
+        and 400 for a key, filters or dependencies that could not be saved.
+        """
+        flag_id = data.get("id")
+        changes = _known(data)
+        if flag_id is None:
+            stored, before = None, {}
+            values: dict[str, Any] = {**dict.fromkeys(_COLUMNS), **_DEFAULTS, **changes, "version": 0}
+            values |= {"id": 0, "project_id": project_id}
+            filters = new_filters(values["filters"], self._cohorts(connection, project_id))
+        else:
+            stored = self._existing(connection, project_id, flag_id)
+            if stored.deleted:
+                raise not_found()
+            before = stored.filters
+            values = {**asdict(stored), **changes}
+            filters = changed_filters(
+                before, changes.get("filters", {}), self._cohorts(connection, project_id)
+            )
+        if not isinstance(values["key"], str):
+            raise required("key")
+        check_key(values["key"])
+        values["filters"] = check_dependencies(
+            filters, flag_id, values["key"], lambda: store.flag_rows(connection, project_id), before
+        )
+        return FlagRow(**values)
 
     # Creating
 
@@ -183,10 +215,20 @@ class FlagService:
     # Changing
 
     def update(
-        self, project: Project, user: User | None, flag_id: int, changes: Mapping[str, Any]
+        self,
+        project: Project,
+        user: User | None,
+        flag_id: int,
+        changes: Mapping[str, Any],
+        check: Callable[[Connection, FlagRow], None] | None = None,
     ) -> FlagRow:
-        """Change a flag in a transaction of its own. Raises 404."""
+        """Change a flag in a transaction of its own. Raises 404.
+
+        ``check`` is called inside it with the flag as it is now, and may raise.
+        """
         with self._database.write() as tx:
+            if check is not None:
+                check(tx.connection, self._existing(tx.connection, project.id, flag_id))
             return self.update_flag(tx, project, user, flag_id, changes)
 
     def set_active(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hoglab.flags.api.explaining import add_explanation
 from hoglab.flags.api.inspection import add_inspection
 from hoglab.flags.api.listing import FlagListing
 from hoglab.flags.api.schemas import FlagIn, FlagListQuery, FlagOut, FlagPatch
@@ -48,7 +49,7 @@ def router(database: Database, service: FlagService, evaluator: FlagEvaluator) -
             call, service.create(call.project, call.principal.user, call.validate(FlagIn).sent())
         )
 
-    @routes.get("/{flag_id}", response=FlagOut)
+    @routes.get("/{flag_id}", response=FlagOut, versioned=True)
     def read_flag(call: Call, flag_id: IntId) -> dict[str, Any]:
         """Read a feature flag."""
         with database.read() as connection:
@@ -57,12 +58,12 @@ def router(database: Database, service: FlagService, evaluator: FlagEvaluator) -
             raise not_found()
         return views.one(call, row)
 
-    @routes.patch("/{flag_id}", body=FlagPatch, response=FlagOut)
+    @routes.patch("/{flag_id}", body=FlagPatch, response=FlagOut, versioned=True)
     def update_flag(call: Call, flag_id: IntId) -> dict[str, Any]:
         """Change the fields of a feature flag that are sent; ``filters`` are merged by top-level key."""
         return _update(call, flag_id, FlagPatch)
 
-    @routes.put("/{flag_id}", body=FlagIn, response=FlagOut)
+    @routes.put("/{flag_id}", body=FlagIn, response=FlagOut, versioned=True)
     def replace_flag(call: Call, flag_id: IntId) -> dict[str, Any]:
         """Replace a feature flag; its key must be sent."""
         return _update(call, flag_id, FlagIn)
@@ -73,10 +74,12 @@ def router(database: Database, service: FlagService, evaluator: FlagEvaluator) -
         if row is None or (row.deleted and parse_bool(call.body.get("deleted")) is not False):
             raise not_found()
         changes = call.validate(model).sent()
-        return views.one(call, service.update(call.project, call.principal.user, flag_id, changes))
+        check = views.require_state(call)
+        return views.one(call, service.update(call.project, call.principal.user, flag_id, changes, check))
 
     routes.forbid_delete("/{flag_id}")
     add_inspection(routes, database, service, evaluator, views)
+    add_explanation(routes, database, service, evaluator)
 
     @routes.get("/{flag_key}/remote_config", response=str | None, shows_secret=True)
     def read_remote_config(call: Call, flag_key: TextId) -> Response:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hoglab.accounts import store as accounts_store
 from hoglab.flags.api.representation import flag_object
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from hoglab.flags.service import FlagService
     from hoglab.flags.store import FlagRow, LinkedExperiment
     from hoglab.http.identity import User
@@ -26,9 +28,23 @@ class FlagViews:
     def one(self, call: Call, row: FlagRow) -> dict[str, Any]:
         """Return the object of one flag."""
         with self._database.read() as connection:
-            linked = self._service.linked(connection, row.project_id, [row.id])
-            users = accounts_store.users(connection, _people([row]))
+            return self._read(connection, call, row)
+
+    def _read(self, connection: Connection, call: Call, row: FlagRow) -> dict[str, Any]:
+        linked = self._service.linked(connection, row.project_id, [row.id])
+        users = accounts_store.users(connection, _people([row]))
         return self._object(call, row, users, linked)
+
+    def require_state(self, call: Call) -> Callable[[Connection, FlagRow], None] | None:
+        """Return a function that raises 412 unless a flag is in a state that the caller names; None for any state."""
+        wanted = call.if_match
+        if wanted is None:
+            return None
+
+        def check(connection: Connection, row: FlagRow) -> None:
+            wanted.require(self._read(connection, call, row))
+
+        return check
 
     def many(
         self, call: Call, rows: Sequence[FlagRow], linked: Mapping[int, Sequence[LinkedExperiment]]

@@ -28,6 +28,7 @@ from hoglab.flags.evaluation.request import (
     runtime_of,
 )
 from hoglab.flags.matching import continuity
+from hoglab.flags.matching.explanation import conditions_of, holdout_of, variant_bucket
 from hoglab.flags.matching.lookups import (
     DatabaseFacts,
     FactsElsewhere,
@@ -40,6 +41,7 @@ from hoglab.flags.matching.lookups import (
     within,
 )
 from hoglab.flags.matching.outcome import FlagOutcome, FlagReason
+from hoglab.flags.matching.registry import flag_source
 from hoglab.flags.matching.rules import OrderedFlag, evaluate
 from hoglab.flags.matching.snapshot import ANY_RUNTIME, FlagSelection
 from hoglab.flags.matching.subject import FlagRequest, StoredFacts, Subject
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from hoglab.flags.matching.registry import FlagRegistry, LoadedProject
+    from hoglab.flags.store import FlagRow
     from hoglab.http.identity import Project
     from hoglab.people.person_cache import PersonCache
     from hoglab.storage.database import Database
@@ -192,6 +195,38 @@ class FlagEvaluator:
             subject = Subject(request, loaded.flags.group_names, facts)
             outcomes, _ = evaluate(loaded.flags.selection(FlagSelection(ANY_RUNTIME)), subject)
         return loaded, outcomes
+
+    def explained_for(self, project: Project, request: FlagRequest, row: FlagRow) -> dict[str, Any]:
+        """Return what a flag gives a subject, and what each of its conditions says of it.
+
+        ``row`` may be a flag that is not saved yet: it stands for the stored flag of its id, if there is one. The flag
+        is compiled and evaluated as for `outcomes_for`. Raises 503 for flags that cannot be read.
+        """
+        loaded = self.registry.load(project)
+        flags = loaded.flags.with_source(flag_source(row, loaded.linked.get(row.id, ())))
+        flag = flags.flags[row.id]
+        with self._database.read(durable=False) as connection:
+            begin_request(project.id)
+            subject = Subject(
+                request, flags.group_names, DatabaseFacts(SnapshotReader(connection), project.id)
+            )
+            stages = flags.stages_of(row.id)
+            (outcome,), _ = evaluate(stages, subject)
+            return {
+                "outcome": outcome,
+                "conditions": conditions_of(flag, row.filters, subject),
+                "variant_bucket": variant_bucket(flag, outcome.condition_index, subject),
+                "holdout": holdout_of(flag, subject),
+                "depends_on": [
+                    {
+                        "key": flags.flags[stage.flag.id].key,
+                        "value": subject.values.get(stage.flag.id),
+                    }
+                    for stage in stages
+                    if not stage.shown
+                ],
+                "is_known": subject.person() is not None,
+            }
 
     async def _stored_hash_keys(self, project_id: int, distinct_ids: tuple[str, ...]) -> list[StoredHashKeys]:
         if not self._database.is_shared:

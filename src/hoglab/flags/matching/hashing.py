@@ -16,7 +16,7 @@ _HOLDOUT_PREFIX = b"holdout-"
 
 def fraction(data: bytes) -> float:
     """Return the first 15 hex digits of SHA-1 as a number from 0 to 1 (1 itself is possible, by rounding)."""
-    return (int.from_bytes(sha1(data, usedforsecurity=False).digest()[:8], "big") >> 4) * _SCALE
+    return fraction_of(place_of(data))
 
 
 def holdout_hash(identifier: str) -> float:
@@ -34,6 +34,11 @@ ORIGIN = bytes(8)
 def place_of(data: bytes) -> bytes:
     """Return the position of data, to be compared with `highest_within` and `lowest_beyond`."""
     return sha1(data, usedforsecurity=False).digest()
+
+
+def fraction_of(place: bytes) -> float:
+    """Return the number of a place: from 0 to 1, as `fraction` gives it."""
+    return (int.from_bytes(place[:8], "big") >> 4) * _SCALE
 
 
 def highest_within(bound: float) -> bytes:

@@ -84,12 +84,12 @@ def match_flag(flag: CompiledFlag, subject: Subject) -> FlagOutcome:
     best: FlagOutcome | None = None
     groups_skipped = False
     for condition in flag.conditions:
-        outcome = None if condition.by_distinct_id else _skipped(flag, condition, subject)
+        outcome = None if condition.by_distinct_id else skipped(flag, condition, subject)
         if outcome is not None:
             groups_skipped = groups_skipped or outcome.reason is FlagReason.NO_GROUP_TYPE
         elif condition.checks and not _holds(condition, subject):
             outcome = condition.missed
-        elif condition.limit is None or _place(flag, condition, subject) <= condition.limit:
+        elif condition.limit is None or place_in(flag, condition, subject) <= condition.limit:
             return _matched(flag, condition, subject) if condition.split else condition.matched
         elif flag.early_exit:
             best = condition.out_of_rollout
@@ -127,9 +127,9 @@ def _super_condition(flag: CompiledFlag, subject: Subject) -> FlagOutcome | None
         return None
     condition = rule.condition
     if (
-        _skipped(flag, condition, subject) is None
+        skipped(flag, condition, subject) is None
         and _holds(condition, subject)
-        and (condition.limit is None or _place(flag, condition, subject) <= condition.limit)
+        and (condition.limit is None or place_in(flag, condition, subject) <= condition.limit)
     ):
         return _matched(flag, condition, subject)
     return flag.outcome(False, FlagReason.SUPER_CONDITION, 0)
@@ -139,7 +139,7 @@ def _holdout(flag: CompiledFlag, subject: Subject) -> FlagOutcome | None:
     holdout = flag.holdout
     if holdout is None:
         return None
-    identifier = _holdout_identifier(flag, subject)
+    identifier = holdout_identifier(flag, subject)
     if identifier is None:
         return None
     if holdout.percentage != 100 and holdout_hash(identifier) > holdout.percentage / 100:
@@ -147,7 +147,7 @@ def _holdout(flag: CompiledFlag, subject: Subject) -> FlagOutcome | None:
     return flag.outcome(True, FlagReason.HOLDOUT, None, holdout.variant)
 
 
-def _skipped(flag: CompiledFlag, condition: Condition, subject: Subject) -> FlagOutcome | None:
+def skipped(flag: CompiledFlag, condition: Condition, subject: Subject) -> FlagOutcome | None:
     """Return the outcome of a condition that is skipped for want of a group or of a device id; None when it is not."""
     if condition.aggregation is not None:
         return condition.no_group if subject.group_key(condition.aggregation) is None else None
@@ -167,14 +167,14 @@ def _holds(condition: Condition, subject: Subject) -> bool:
 
 def _matched(flag: CompiledFlag, condition: Condition, subject: Subject) -> FlagOutcome:
     """Return the outcome of a match: the variant that is drawn, if there are any to draw from."""
-    place = _place(flag, condition, subject, b"variant")
+    place = place_in(flag, condition, subject, b"variant")
     for end, outcome in condition.split:
         if place < end:
             return outcome
     return condition.matched
 
 
-def _place(flag: CompiledFlag, condition: Condition, subject: Subject, salt: bytes = b"") -> bytes:
+def place_in(flag: CompiledFlag, condition: Condition, subject: Subject, salt: bytes = b"") -> bytes:
     """Return the position of the subject in a rollout, or, with the salt of variants, among those."""
     identifier = subject.id_bytes if condition.by_distinct_id else _identifier(flag, condition, subject)
     return place_of(flag.key_prefix + identifier + salt) if identifier else ORIGIN
@@ -189,7 +189,7 @@ def _identifier(flag: CompiledFlag, condition: Condition, subject: Subject) -> b
     return subject.sticky_id(flag.key).encode()
 
 
-def _holdout_identifier(flag: CompiledFlag, subject: Subject) -> str | None:
+def holdout_identifier(flag: CompiledFlag, subject: Subject) -> str | None:
     """Return the group key, device id or distinct id, as the flag says; of one that persists, the bucketing id.
 
     PostHog takes no stored bucketing id here, so that people enter and leave a holdout by logging in.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -91,6 +91,16 @@ class ProjectFlags:
             return int(key)
         return self._by_key.get(key)
 
+    def with_source(self, source: FlagSource) -> ProjectFlags:
+        """Return these flags with one added, or in the place of the one with its id."""
+        others = [other for other in self.data.sources if other.id != source.id and other.key != source.key]
+        return ProjectFlags(replace(self.data, sources=[*others, source]), self)
+
+    def stages_of(self, flag_id: int) -> tuple[OrderedFlag, ...]:
+        """Return one flag after everything that it depends on, to be evaluated; also one that is off."""
+        chosen = self._with_dependencies({flag_id})
+        return self._stages({flag_id}, *chosen)
+
     def compiles_like(self, data: ProjectData) -> bool:
         """Return whether a flag means the same with other data, as far as cohorts and clock go."""
         return self.data.cohorts == data.cohorts and self.data.context == data.context
@@ -144,6 +154,10 @@ class ProjectFlags:
 
     def _select(self, choice: FlagSelection) -> tuple[OrderedFlag, ...]:
         shown = {flag.id for flag in self.flags.values() if choice.includes(flag)}
+        return self._stages(shown, *self._with_dependencies(shown))
+
+    def _with_dependencies(self, shown: Collection[int]) -> tuple[set[int], set[int]]:
+        """Return ids of flags with those that they depend on, and the ids of the latter alone."""
         chosen: set[int] = set()
         wanted: set[int] = set()
         open_ids = list(shown)
@@ -155,6 +169,11 @@ class ProjectFlags:
             others = [other for other in self.dependencies[flag_id] if other is not None]
             wanted.update(others)
             open_ids.extend(others)
+        return chosen, wanted
+
+    def _stages(
+        self, shown: Collection[int], chosen: Collection[int], wanted: Collection[int]
+    ) -> tuple[OrderedFlag, ...]:
         return tuple(
             OrderedFlag.of(
                 self.flags[flag_id],
