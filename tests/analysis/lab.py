@@ -25,6 +25,7 @@ from hoglab.analysis.definitions.metric_problems import exposure_problem, metric
 from hoglab.analysis.execution import Computer
 from hoglab.analysis.execution.behaviour import performers_on_request
 from hoglab.analysis.incremental.aggregate_cache import AggregateCache, CacheLimits
+from hoglab.analysis.results import ExperimentResults, judge_by
 from hoglab.analysis.timeseries.scheduler import ResultsRunner
 from hoglab.analysis.timeseries.service import ResultsConfig, ResultsService, stored_groups
 from hoglab.experiments import store as experiments_store
@@ -134,6 +135,7 @@ class Lab:
             self.events.position,
             ResultsConfig(query_timeout_s=30, refresh_s=refresh_s),
         )
+        experiments.judge = judge_by(ExperimentResults.of(self.service, self.events, budget_s=None))
         self.runner = ResultsRunner(self.service)
         extras = ExperimentExtras(experiments, flag_property_seen=flag_property_seen(self.events))
         self._app = app_of(

@@ -15,7 +15,7 @@ from hoglab.analysis.definitions.metric_problems import exposure_problem, metric
 from hoglab.analysis.execution.behaviour import performers, rule_problem
 from hoglab.analysis.execution.computer import Computer
 from hoglab.analysis.incremental.aggregate_cache import AggregateCache, BusyError, CacheLimits
-from hoglab.analysis.results import ExperimentResults, HarmWatch
+from hoglab.analysis.results import DECISION_BUDGET_S, ExperimentResults, HarmWatch, judge_by
 from hoglab.analysis.timeseries.scheduler import ResultsRunner
 from hoglab.analysis.timeseries.service import ResultsService, stored_groups
 from hoglab.app.dependents import cohort_dependents
@@ -157,6 +157,7 @@ class Services(SharedServices):
             ingestion_view.stored.position,
             results_config(settings),
         )
+        experiments.judge = judge_by(ExperimentResults.of(self.results, store, budget_s=DECISION_BUDGET_S))
         self.function_service = FunctionService(
             database, secrets, delivery.states, check_tests=TestCases(delivery)
         )

@@ -21,6 +21,7 @@ from hoglab.experiments import freezing, milestones, store
 from hoglab.experiments.actor import SCOPE, Actor
 from hoglab.experiments.definitions import flag_config, metrics, ordering
 from hoglab.experiments.exposed import Performed, exposed_persons
+from hoglab.experiments.records.keeping import TakenDecision
 from hoglab.experiments.service import ExperimentService
 from hoglab.experiments.store import ExperimentRow
 from hoglab.experiments.wire.presentation import status
@@ -63,9 +64,15 @@ class Lifecycle:
         experiment_id: int,
         step: Step,
         milestone: str | None = None,
+        *,
+        decides: bool = False,
         shipped: str | None = None,
     ) -> dict[str, Any]:
-        """Take a step, log it and announce its ``milestone``; ``shipped`` is the variant that it ships."""
+        """Take a step, log it and announce its ``milestone``; ``shipped`` is the variant that it ships.
+
+        A step that ``decides`` is recorded with what the results say before it.
+        """
+        judgement = self._service.judgement(actor, experiment_id) if decides else None
         with self._service.database.write() as tx:
             row = self._service.to_change(tx, actor, experiment_id)
             flag = store.flags(tx.connection, [row.feature_flag_id])[row.feature_flag_id]
@@ -76,7 +83,8 @@ class Lifecycle:
                 changed = store.flags(tx.connection, [row.feature_flag_id])[row.feature_flag_id]
                 before, after = status(row, flag), status(row, changed)
                 changes += [activity.change(SCOPE, "status", before, after)] if before != after else []
-            row = self._service.save(tx, actor, row, values, changes)
+            decision = TakenDecision(judgement, shipped)
+            row = self._service.save(tx, actor, row, values, changes, decision=decision)
             if milestone is not None:
                 facts = {} if shipped is None else {"variant": shipped}
                 milestones.emit(tx, row, milestone, user_id=actor.user_id, now=actor.now, **facts)
@@ -148,7 +156,7 @@ class Lifecycle:
                 "conclusion_comment": body.conclusion_comment,
             }
 
-        return self._act(actor, experiment_id, step)
+        return self._act(actor, experiment_id, step, decides=True)
 
     def reset(self, actor: Actor, experiment_id: int) -> dict[str, Any]:
         def step(tx: Transaction, row: ExperimentRow, flag: FlagRow) -> Mapping[str, Any]:
@@ -218,7 +226,9 @@ class Lifecycle:
                 values["conclusion_comment"] = body.conclusion_comment
             return values
 
-        return self._act(actor, experiment_id, step, "variant_shipped", body.variant_key)
+        return self._act(
+            actor, experiment_id, step, "variant_shipped", decides=True, shipped=body.variant_key
+        )
 
     # -- copies ----------------------------------------------------------------------------------------------------
 

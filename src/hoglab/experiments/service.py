@@ -19,6 +19,7 @@ from hoglab.experiments.definitions.problems import DefinitionProblems, Problem,
 from hoglab.experiments.linkage import FlagLinkage
 from hoglab.experiments.metric_lists import MetricLists
 from hoglab.experiments.records import keeping
+from hoglab.experiments.records.keeping import TakenDecision
 from hoglab.experiments.store import ExperimentRow, SavedMetricLink
 from hoglab.experiments.wire.presentation import experiment_object, load_related, settings_of
 from hoglab.experiments.wire.schemas import ExperimentCreate, ExperimentPatch
@@ -56,6 +57,9 @@ _LEGACY_FIELDS = frozenset({"name", "description", "end_date", "deleted"})
 _OPTIONS = frozenset({"allow_unknown_events", "update_feature_flag_params", "create_in_folder"})
 _NOT_LOGGED = frozenset({"updated_at", "created_at", "id", "project_id", "phases", "watched_at"})
 
+Judge = Callable[["Project", int], Mapping[str, Any] | None]
+"""Returns what the results of an experiment say now, with the verdict; None where that is not known soon enough."""
+
 CLOCK_TOLERANCE = timedelta(minutes=5)
 """How far a client's clock may be ahead when it ends an experiment."""
 
@@ -79,6 +83,8 @@ class ExperimentService:
         self._metrics = MetricLists(self.problems.of_metric)
         self.linkage = FlagLinkage(flags, cohorts)
         self.now = now
+        self.judge: Judge = lambda _project, _experiment_id: None
+        """Set by who computes results, which needs this service."""
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -200,13 +206,22 @@ class ExperimentService:
 
     def patch(self, actor: Actor, experiment_id: int, body: ExperimentPatch) -> dict[str, Any]:
         """Change the fields that were sent. Raises 400, and 404 for an experiment that stays deleted."""
+        judgement = None if body.sent().get("end_date") is None else self.judgement(actor, experiment_id)
         with self._prechecked(actor, experiment_id, body), self.database.write() as tx:
             row = store.get(tx.connection, actor.project.id, experiment_id)
             if row is None or (row.deleted and not _restores(body)):
                 raise not_found()
             self.check_state(tx, actor, row)
-            row = self._patch(tx, actor, row, body)
+            row = self._patch(tx, actor, row, body, judgement)
             return self.present(tx.connection, actor, row)
+
+    def judgement(self, actor: Actor, experiment_id: int) -> Mapping[str, Any] | None:
+        """Return what the results of an experiment say now, before a decision about it; None for a draft."""
+        with self.database.read() as connection:
+            row = store.get(connection, actor.project.id, experiment_id)
+        if row is None or row.is_draft or row.deleted:
+            return None
+        return self.judge(actor.project, experiment_id)
 
     def _prechecked(
         self, actor: Actor, experiment_id: int, body: ExperimentPatch
@@ -223,7 +238,12 @@ class ExperimentService:
         return self.problems.prechecked(actor.project.id, new, None if is_known else criteria)
 
     def _patch(
-        self, tx: Transaction, actor: Actor, row: ExperimentRow, body: ExperimentPatch
+        self,
+        tx: Transaction,
+        actor: Actor,
+        row: ExperimentRow,
+        body: ExperimentPatch,
+        judgement: Mapping[str, Any] | None,
     ) -> ExperimentRow:
         sent = body.sent()
         flag = store.flags(tx.connection, [row.feature_flag_id])[row.feature_flag_id]
@@ -254,7 +274,7 @@ class ExperimentService:
         if not row.is_draft and "start_date" in values and values["start_date"] is None:
             flag = self.linkage.thaw(tx, actor, flag)
         launching = row.is_draft and values.get("start_date") is not None
-        row = self.save(tx, actor, row, values)
+        row = self.save(tx, actor, row, values, decision=TakenDecision(judgement))
         if launching:
             self.check_launchable(tx, actor, row, flag)
             self.linkage.set_active(tx, actor, flag, active=True)
@@ -267,10 +287,13 @@ class ExperimentService:
         row: ExperimentRow,
         values: Mapping[str, Any],
         further: Sequence[dict[str, Any]] = (),
+        *,
+        decision: TakenDecision | None = None,
     ) -> ExperimentRow:
         """Store changed columns and the status that follows from them, and log the change as activity.
 
-        ``further`` are changes of the experiment that none of its columns shows.
+        ``further`` are changes of the experiment that none of its columns shows. A ``decision`` is recorded where it
+        ends the experiment or ships a variant.
         """
         values = dict(values)
         start = values.get("start_date", row.start_date)
@@ -296,6 +319,9 @@ class ExperimentService:
             activity.record(tx, actor.project.id, user_id, what, SCOPE, row.id, detail, now=actor.now)
         if after.start_date is not None:
             self._keep_plan(tx, actor, after, is_launch=row.is_draft)
+        decision = decision or TakenDecision(None)
+        if decision.shipped is not None or (after.is_stopped and not row.is_stopped):
+            keeping.keep_decision(tx, after, decision, user_id=actor.user_id, now=actor.now)
         for milestone in milestones.passed(row, after):
             milestones.emit(tx, after, milestone, user_id=actor.user_id, now=actor.now)
         self.announce(tx, actor.project.id)

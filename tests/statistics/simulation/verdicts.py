@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import sqrt
 
 from tests.statistics.simulation.kinds import Kind
@@ -43,8 +44,8 @@ from hoglab.statistics.verdict import (
 )
 
 PLANNED_DAY = 30
-EARLY_READS = 5
-"""Before the planned end a method of a single look is read on every fifth day."""
+EARLY_READS = 15
+"""Before the planned end a method of a single look is read on every fifteenth day."""
 WRITTEN, OWN_VARIANCE = "written down", "own variance"
 Pair = tuple[SufficientStatistics, SufficientStatistics]
 
@@ -155,7 +156,7 @@ def family_rates(runs: int, size: int = 400) -> list[FamilyRates]:
     return [FamilyRates(correction, Share(count, runs, ALPHA)) for correction, count in clear.items()]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Reader:
     """Somebody who reads the verdict of one experiment."""
 
@@ -163,13 +164,17 @@ class _Reader:
     plan: Plan
     looks: Sequence[Look]
     pairs: Sequence[Pair]
+    _states: dict[int, State] = field(default_factory=dict)
+    """What was read already, by look."""
 
     def daily(self) -> Iterator[State]:
         """What is read on the days; what is decided for good is read once."""
         if self.config.is_sequential:
-            yield from (self._at(day) for day in range(len(self.looks)))
+            # Where the comparison is not significant nothing can be better or worse: most verdicts need not be read.
+            days = enumerate(self.pairs)
+            yield from (self._at(day) for day, pair in days if compare(self.config, *pair).significant)
             return
-        end = planned_end(self.plan, self.config, self.looks)
+        end = self.end
         early = len(self.looks) if end is None else end
         yield from (self._at(day) for day in range(0, early, EARLY_READS))
         if end is not None:
@@ -177,10 +182,19 @@ class _Reader:
 
     def once(self) -> State | None:
         """What is read at the planned end; None when it is not reached."""
-        end = planned_end(self.plan, self.config, self.looks)
-        return None if end is None else self._at(end)
+        return None if self.end is None else self._at(self.end)
+
+    @cached_property
+    def end(self) -> int | None:
+        """Number of the look at which the planned end is reached."""
+        return planned_end(self.plan, self.config, self.looks)
 
     def _at(self, day: int) -> State:
+        if day not in self._states:
+            self._states[day] = self._read(day)
+        return self._states[day]
+
+    def _read(self, day: int) -> State:
         config = self.config
         found = compare(config, *self.pairs[day])
         metric = MetricEvidence("uuid", "metric", True, [_evidence("test", found, found.p_value)])

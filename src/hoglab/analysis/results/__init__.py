@@ -2,6 +2,8 @@
 
 from hoglab.analysis.results import schemas
 from hoglab.analysis.results.briefs import Briefs, BriefWriter
+from hoglab.analysis.results.deciding import BUDGET_S as DECISION_BUDGET_S
+from hoglab.analysis.results.deciding import judge_by
 from hoglab.analysis.results.exposures import ExposureCounts
 from hoglab.analysis.results.gathering import ExperimentResults
 from hoglab.analysis.results.harm_watch import HarmWatch
@@ -11,6 +13,7 @@ from hoglab.analysis.results.routes import SCOPES, experiment_results_router
 from hoglab.analysis.results.summaries import ResultSummaries
 
 __all__ = [
+    "DECISION_BUDGET_S",
     "SCOPES",
     "BriefWriter",
     "Briefs",
@@ -21,5 +24,6 @@ __all__ = [
     "LaunchChecks",
     "ResultSummaries",
     "experiment_results_router",
+    "judge_by",
     "schemas",
 ]

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from hoglab.accounts import store as accounts
 from hoglab.analysis.definitions import ExperimentInputs, ShownMetric, is_computed, query_to
 from hoglab.analysis.presentation import (
     adjusted,
@@ -20,8 +21,12 @@ from hoglab.analysis.results.health import Finding, Severity
 from hoglab.analysis.results.plan import plan_of
 from hoglab.analysis.timeseries import store
 from hoglab.analysis.timeseries.store import COMPLETED
+from hoglab.experiments.records import store as records
+from hoglab.experiments.records.store import RecordKind
 from hoglab.statistics import verdict as verdicts
 from hoglab.statistics.verdict import (
+    Alarm,
+    Amendment,
     Case,
     Concern,
     Contest,
@@ -29,6 +34,7 @@ from hoglab.statistics.verdict import (
     Look,
     Measured,
     MetricEvidence,
+    PastDecision,
     Verdict,
     standing,
 )
@@ -81,8 +87,31 @@ def judged(
         ],
         has_ended=is_over,
         as_of=span.days.day(number) if number < last else None,
+        past=_past(connection, inputs),
     )
     return verdicts.verdict(case)
+
+
+def _past(connection: Connection, inputs: ExperimentInputs) -> list[Amendment | Alarm | PastDecision]:
+    """Return what was recorded since the launch, besides the plan itself."""
+    kept = records.of_launch(connection, inputs.row.id)
+    authors = accounts.users(connection, (record.user_id for record in kept))
+    zone = zone_of(inputs.project.timezone)
+    past: list[Amendment | Alarm | PastDecision] = []
+    for record in kept:
+        author = authors.get(record.user_id or 0)
+        by = None if author is None else author.first_name or author.email
+        on, detail = record.created_at.astimezone(zone).date(), record.detail
+        match record.kind:
+            case RecordKind.AMENDED:
+                past.append(Amendment(on, by, detail["changes"]))
+            case RecordKind.HARM:
+                past.append(Alarm(on, detail["verdict"]["headline"], detail["paused"]))
+            case RecordKind.ENDED | RecordKind.SHIPPED:
+                verdict = (detail["results"] or {}).get("verdict")
+                headline = None if verdict is None else verdict["headline"]
+                past.append(PastDecision(on, by, detail["variant"], headline))
+    return past
 
 
 def _looks(

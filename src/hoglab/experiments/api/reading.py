@@ -19,8 +19,10 @@ from hoglab.accounts import store as accounts
 from hoglab.accounts.service import EVERYWHERE
 from hoglab.experiments import store
 from hoglab.experiments.api.listing import Query, list_experiments
+from hoglab.experiments.records import store as records
 from hoglab.experiments.wire.presentation import experiment_state, load_related
 from hoglab.http.errors import not_found
+from hoglab.http.fields.wire import user_object
 from hoglab.http.management.preconditions import tag_of
 from hoglab.http.responses import EncodedObject, encode_json
 from hoglab.storage.database import State, Subject, state_in
@@ -115,6 +117,27 @@ class ExperimentReads:
             )
             shown = self._shown(connection, project_id, ids)
         return [Fragment(shown[experiment_id].body(actor.principal)) for experiment_id in ids], count
+
+    def records(
+        self, actor: Actor, experiment_id: int, *, limit: int, offset: int
+    ) -> tuple[list[dict[str, Any]], int]:
+        """Return a page of the records of an experiment, newest first, and how many there are. Raises 404."""
+        with self._database.read() as connection:
+            row = store.get(connection, actor.project.id, experiment_id)
+            if row is None or row.deleted:
+                raise not_found()
+            page, count = records.page(connection, experiment_id, limit=limit, offset=offset)
+            authors = accounts.users(connection, (record.user_id for record in page))
+        return [
+            {
+                "id": record.id,
+                "kind": record.kind,
+                "created_at": record.created_at,
+                "created_by": user_object(authors.get(record.user_id or 0)),
+                "detail": record.detail,
+            }
+            for record in page
+        ], count
 
     def _shown(
         self, connection: Connection, project_id: int, ids: Collection[int]

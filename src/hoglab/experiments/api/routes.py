@@ -126,6 +126,13 @@ def experiments_router(
 
     routes.forbid_delete("/{experiment_id}/")
 
+    @routes.get("/{experiment_id}/records/", response=Paged[schemas.RecordOut])
+    def list_records(call: Call, experiment_id: IntId) -> dict[str, Any]:
+        """List what was recorded: plans, amendments, alarms and decisions, newest first."""
+        page = call.page()
+        rows, count = reads.records(actor(call), experiment_id, limit=page.limit, offset=page.offset)
+        return envelope(call, rows, count, page)
+
     @routes.post("/{experiment_id}/launch/", **ONE)
     def launch(call: Call, experiment_id: IntId) -> dict[str, Any]:
         """Start a draft now; its flag is switched on."""

@@ -127,6 +127,21 @@ SAVED_METRIC: Notes = {
     "saved_metric": "The id of the shared metric.",
 }
 
+RECORD: Notes = {
+    "kind": Note(
+        "`launched`: the plan at the launch. `known`: the plan when it was first kept. `amended`: a changed plan. "
+        "`harm`: an alarm. `ended`, `shipped`: a decision.",
+        "amended",
+    ),
+    "created_at": "When it was recorded.",
+    "created_by": "The user who did it; null where the server did.",
+    "detail": Note(
+        "The plan with its digest and `changes`; the verdict of an alarm; of a decision the results with their sums, "
+        "and null where they were not known soon enough.",
+        {"changes": ["alpha changed from 0.05 to 0.2"]},
+    ),
+}
+
 ACTIONS: Notes = {
     **EXPERIMENT,
     "variant_key": Note("The variant that everybody is to get.", "test"),

@@ -56,6 +56,29 @@ def keep_plan(
 
 
 @dataclass(frozen=True, slots=True)
+class TakenDecision:
+    """A decision of a user: what the results said at that moment, and the variant that is shipped, if any."""
+
+    judgement: Mapping[str, Any] | None
+    shipped: str | None = None
+
+
+def keep_decision(
+    tx: Transaction, row: ExperimentRow, decision: TakenDecision, *, user_id: int, now: datetime
+) -> None:
+    """Record that an experiment was ended, or that a variant was shipped."""
+    detail = {
+        "variant": decision.shipped,
+        "conclusion": row.conclusion,
+        "conclusion_comment": row.conclusion_comment,
+        "phases": row.phases,
+        "results": None if decision.judgement is None else dict(decision.judgement),
+    }
+    kind = RecordKind.ENDED if decision.shipped is None else RecordKind.SHIPPED
+    store.insert(tx.connection, row.id, kind, detail, user_id=user_id, now=now)
+
+
+@dataclass(frozen=True, slots=True)
 class Harm:
     """Certain harm of a running experiment: the variants that do it, and the verdict as on the wire."""
 

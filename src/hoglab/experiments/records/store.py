@@ -30,7 +30,6 @@ class RecordKind(StrEnum):
 
 
 OF_PLANS = frozenset({RecordKind.LAUNCHED, RecordKind.KNOWN, RecordKind.AMENDED})
-OF_DECISIONS = frozenset({RecordKind.ENDED, RecordKind.SHIPPED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +74,14 @@ def of_launch(connection: Connection, experiment_id: int) -> list[ExperimentReco
     )
     statement = sa.select(*_COLUMNS).where(table.experiment_id == experiment_id, table.id >= launch)
     return [ExperimentRecord(*row) for row in connection.execute(statement.order_by(table.id))]
+
+
+def page(
+    connection: Connection, experiment_id: int, *, limit: int, offset: int
+) -> tuple[list[ExperimentRecord], int]:
+    """Return a page of all records of an experiment, newest first, and how many there are."""
+    table = experiment_record.c
+    mine = table.experiment_id == experiment_id
+    count = connection.scalar(sa.select(sa.func.count()).select_from(experiment_record).where(mine)) or 0
+    statement = sa.select(*_COLUMNS).where(mine).order_by(table.id.desc()).limit(limit).offset(offset)
+    return [ExperimentRecord(*row) for row in connection.execute(statement)], count

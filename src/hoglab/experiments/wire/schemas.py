@@ -461,6 +461,18 @@ class ExposureCohortOut(WireModel):
     cohort: CohortOut
 
 
+class RecordOut(WireModel):
+    """Record of an experiment: a plan, an amendment, an alarm or a decision. Records are never changed."""
+
+    notes = reference.RECORD
+
+    id: int
+    kind: Literal["launched", "known", "amended", "harm", "ended", "shipped"]
+    created_at: datetime
+    created_by: UserOut | None
+    detail: dict[str, Any]
+
+
 class StatsOut(WireModel):
     """Numbers of recent experiments."""
 

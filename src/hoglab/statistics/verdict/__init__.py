@@ -12,6 +12,8 @@ from hoglab.statistics.verdict.guardrails import largest_loss, safety_config
 from hoglab.statistics.verdict.harm import HARM_LEVEL, anytime_p_value
 from hoglab.statistics.verdict.model import (
     Action,
+    Alarm,
+    Amendment,
     Case,
     Concern,
     Contest,
@@ -21,6 +23,7 @@ from hoglab.statistics.verdict.model import (
     MetricEvidence,
     NextAction,
     Numbers,
+    PastDecision,
     Reason,
     State,
     VariantDecision,
@@ -48,6 +51,8 @@ __all__ = [
     "HARM_LEVEL",
     "LEAST_POWER",
     "Action",
+    "Alarm",
+    "Amendment",
     "Case",
     "Concern",
     "Contest",
@@ -59,6 +64,7 @@ __all__ = [
     "MetricEvidence",
     "NextAction",
     "Numbers",
+    "PastDecision",
     "Plan",
     "PlanSource",
     "PlannedPower",

@@ -206,6 +206,35 @@ class MetricEvidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Amendment:
+    """Changes of the plan after the launch; ``by`` is None where nobody of the experiment made them."""
+
+    on: date
+    by: str | None
+    changes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """An alarm that the server raised by itself."""
+
+    on: date
+    headline: str
+    has_paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PastDecision:
+    """A decision of people about the experiment; ``headline`` is that of the verdict then, None for no verdict."""
+
+    on: date
+    by: str | None
+    shipped: str | None
+    """The variant that was shipped; None where the experiment was ended alone."""
+    headline: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """Everything that a verdict depends on.
 
@@ -220,6 +249,12 @@ class Case:
     has_ended: bool = False
     as_of: date | None = None
     """The day at whose end the numbers are final, where later ones do not count."""
+    past: Sequence[Amendment | Alarm | PastDecision] = ()
+    """What was recorded since the launch. It is told beside the verdict, and changes nothing of it."""
+
+    @property
+    def is_amended(self) -> bool:
+        return any(isinstance(record, Amendment) for record in self.past)
 
     @property
     def invalidating(self) -> Sequence[Concern]:

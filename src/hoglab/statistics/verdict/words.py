@@ -21,6 +21,7 @@ from hoglab.statistics.verdict.model import (
     State,
     VariantVerdict,
 )
+from hoglab.statistics.verdict.past_words import about_the_past
 from hoglab.statistics.verdict.planned import DEFAULT_EFFECT, PlanSource, Progress
 from hoglab.statistics.verdict.statements import (
     Statement,
@@ -163,6 +164,7 @@ def reasons(judged: Judged) -> Iterator[Reason]:
     concerns = [Reason(problem.code, problem.message, problem.metric_uuid) for problem in case.critical]
     if judged.state is State.INVALID:
         yield from concerns
+        yield from about_the_past(case)
         return
     said = clear_statements(case, judged.metrics)
     yield from (finding.reason for finding in said)
@@ -173,6 +175,7 @@ def reasons(judged: Judged) -> Iterator[Reason]:
     yield from _about_the_end(case, judged.state)
     yield _about_the_method(case)
     yield from _about_several(judged)
+    yield from about_the_past(case)
     yield from _about_errors(case)
 
 
@@ -289,6 +292,8 @@ def _about_errors(case: Case) -> Iterator[Reason]:
         f"Without any effect a variant is called better in at most {case.shipping_level:.1%} of "
         f"experiments{together}{looks}."
     )
+    if case.is_amended:
+        text += " That holds only if no amendment of the plan was made because of the results."
     if any(metric.margin for metric in case.metrics):
         text += f" One that harms a guardrail by its margin ships in at most {1 - case.level:.0%}."
     yield Reason("error_rates", text)
