@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from alembic.config import Config
 
-HEADS = {"main": "0045", "queue": "0022"}
+HEADS = {"main": "0046", "queue": "0022"}
 """The newest revision of each schema."""
 
 VERSION_TABLE = "alembic_version"
