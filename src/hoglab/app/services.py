@@ -283,6 +283,7 @@ def _periodic_tasks(services: Services) -> list[PeriodicTask]:
         PeriodicTask("sessions", TIDY_EVERY_S, services.sessions.forget_old, failures),
         PeriodicTask("activity log", TIDY_EVERY_S, lambda: activity.forget_old(database), failures),
         PeriodicTask("space", TIDY_EVERY_S, database.give_back, failures),
+        PeriodicTask("space of the queue", TIDY_EVERY_S, services.engines.queue_database.give_back, failures),
         PeriodicTask("jobs", TIDY_EVERY_S, jobs.forget_old, (DatabaseError,)),
         PeriodicTask("log-ins", TIDY_EVERY_S, SharedLogIns(database).forget_old, failures),
         PeriodicTask("queries", TIDY_EVERY_S, services.results.query_runner.forget_old, (DatabaseError,)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, MetaData, create_engine, event
@@ -72,7 +72,8 @@ def connect(
             connection.execute(f"PRAGMA synchronous={'FULL' if waits else 'NORMAL'}")
             connection.execute(f"PRAGMA mmap_size={MMAP_BYTES}")
             connection.execute(f"PRAGMA journal_size_limit={WAL_KEPT_BYTES}")
-            connection.execute("PRAGMA secure_delete=OFF")
+            # Deleted rows may be of erased persons, expired, or secret. It takes a second for a million events.
+            connection.execute("PRAGMA secure_delete=ON")
             for name, value in metadata.info.get("sqlite_connection", {}).items():
                 connection.execute(f"PRAGMA {name}={value}")
             connection.execute("PRAGMA foreign_keys=ON")
@@ -230,10 +231,16 @@ class SqliteConnections:
             raise DatabaseBusyError(f"{self.name} is being read: what was deleted is still in its log")
 
     def give_back(self) -> None:
-        """Give free pages at the end of the file back to the disk, a part at a time.
+        """Give free pages at the end of the file back to the disk, a part at a time, and the write-ahead log.
 
-        The whole file is rewritten once when it cannot do that and is mostly free.
+        Where somebody reads, the log stays until the next call. The whole file is rewritten once when it cannot give
+        pages back and is mostly free.
         """
+        self._give_back_pages()
+        with suppress(DatabaseBusyError):
+            self.purge(rewrite=False)
+
+    def _give_back_pages(self) -> None:
         free, pages = self._free_pages()
         if free < SPARE_PAGES:
             return

@@ -26,8 +26,7 @@ metadata = MetaData(
     info={
         "migrations": "main",
         "sqlite_file": {"auto_vacuum": "INCREMENTAL"},
-        # What is deleted here may have become a secret; overwriting it costs nothing that can be measured.
-        "sqlite_connection": {"wal_autocheckpoint": CHECKPOINT_PAGES, "secure_delete": "ON"},
+        "sqlite_connection": {"wal_autocheckpoint": CHECKPOINT_PAGES},
         "postgresql": {"schema": "hoglab", "lock": 1},
     },
 )
