@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
@@ -11,6 +13,7 @@ import sqlalchemy as sa
 from hoglab.flags.evaluation import endpoint as evaluation
 from hoglab.flags.matching import continuity
 from hoglab.storage.database.tables import flag_hash_key_override as overrides
+from hoglab.storage.database.tables import flag_log_in as log_ins
 
 PRO = {"key": "plan", "type": "person", "value": ["pro"], "operator": "exact"}
 HALVES = {
@@ -202,6 +205,29 @@ class TestRecentLogIns:
         for distinct_id, sent in (("user", "user"), ("user", long), (long, "visitor")):
             assert not recent.add(1, distinct_id, sent)
             assert recent.known(1, distinct_id) is None
+
+
+class TestSharedLogIns:
+    def test_a_project_has_a_number_of_them_and_the_newest_count(self, server, monkeypatch):
+        """Strangers who invent ids fill no table, and neither do they push out those of another project."""
+        monkeypatch.setattr(continuity, "MAX_SHARED_LOG_INS", 20)
+        monkeypatch.setattr(continuity, "SHARED_LOG_INS_COUNTED_EVERY", 5)
+        second = server.accounts.create_project(server.project.organization_id, "Second")
+        begin = datetime(2026, 11, 21, tzinfo=UTC)
+        seconds = itertools.count()
+        shared = continuity.SharedLogIns(
+            server.database, lambda: begin + timedelta(milliseconds=next(seconds))
+        )
+        shared.add(second.id, "user", "visitor")
+        count = sa.select(sa.func.count()).where(log_ins.c.project_id == server.project.id)
+        for number in range(101):
+            shared.add(server.project.id, f"user-{number}", f"visitor-{number}")
+            with server.database.read() as connection:
+                assert min(number + 1, 15) <= connection.scalar(count) <= 20
+        assert shared.known(second.id, "user") == "visitor"
+        known = [shared.known(server.project.id, f"user-{number}") for number in range(101)]
+        assert known[-15:] == [f"visitor-{number}" for number in range(86, 101)]
+        assert not any(known[:81])
 
 
 def test_continuity_of_two_persons_prefers_the_known_one(server):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -24,6 +25,13 @@ LOG_INS_KEPT_FOR_S = 600.0
 """Time for which a log-in counts that is not ingested yet."""
 MAX_LOG_INS = 20_000
 """Maximum number of log-ins that are remembered; the oldest ones are forgotten."""
+MAX_SHARED_LOG_INS = 20_000
+"""Maximum number of log-ins of a project that are stored for other processes; the oldest ones are forgotten.
+
+Everybody who knows a project's public token can name log-ins. Those who are forgotten get the flags of their new id.
+"""
+SHARED_LOG_INS_COUNTED_EVERY = 500
+"""Number of log-ins that a process stores of a project before it looks how many there are."""
 MAX_ID_LENGTH = 400
 """Maximum length of ids that are remembered; longer ones name no person."""
 
@@ -65,6 +73,7 @@ class SharedLogIns:
     def __init__(self, database: Database, now: Callable[[], datetime] = utc_now) -> None:
         self._database = database
         self._now = now
+        self._stored: Counter[int] = Counter()
 
     def known(self, project_id: int, distinct_id: str) -> str | None:
         """Return the anonymous id of a recent log-in; None without one."""
@@ -96,11 +105,23 @@ class SharedLogIns:
                 update=("anonymous_id", "expires_at"),
                 where=_log_in.expires_at <= now,
             )
+            if self._stored[project_id] % SHARED_LOG_INS_COUNTED_EVERY == 0:
+                _forget_oldest(tx.connection, project_id, MAX_SHARED_LOG_INS - SHARED_LOG_INS_COUNTED_EVERY)
+        self._stored[project_id] += 1
 
     def forget_old(self) -> None:
         """Delete log-ins that do not count any more."""
         with self._database.write() as tx:
             tx.execute(sa.delete(flag_log_in).where(_log_in.expires_at <= self._now()))
+
+
+def _forget_oldest(connection: sa.Connection, project_id: int, kept: int) -> None:
+    """Delete the log-ins of a project but the newest ones."""
+    of_project = _log_in.project_id == project_id
+    newest_first = sa.select(_log_in.expires_at).where(of_project).order_by(_log_in.expires_at.desc())
+    newest_gone = connection.scalar(newest_first.offset(kept).limit(1))
+    if newest_gone is not None:
+        connection.execute(sa.delete(flag_log_in).where(of_project, _log_in.expires_at <= newest_gone))
 
 
 def missing(stored: Sequence[StoredHashKeys], flag_keys: Collection[str]) -> list[tuple[int, str]]:
