@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["tests.processor_time", "tests.targets", "tests.temporary_files"]
 use_profile()
+# Hundreds of tests poll for the events that they sent; those about lingering set it for their servers.
+os.environ.setdefault("HOGLAB_INGESTION_LINGER_S", "0")
 be_patient_with_servers()
 
 

@@ -14,9 +14,11 @@ import orjson
 import pytest
 from prometheus_client import REGISTRY
 from tests.embedded import EmbeddedEventStore
+from tests.waiting import PATIENCE_S, wait_for
 
 from hoglab.ingestion import Event, IngestedEvent, IngestionLimits
 from hoglab.people import derived_person_id
+from hoglab.storage.catching_up import Awaiting, CatchUp
 from hoglab.storage.event_store import EventBatch, EventStoreUnavailableError
 
 
@@ -99,6 +101,71 @@ def test_events_reach_the_store_with_their_persons(house: Any, dispatcher: Recor
     assert dispatcher.seen[2].properties["price"] == 9.5
     assert dispatcher.seen[2].person_properties["plan"] == "pro"
     assert (house.log.position("ingestion"), house.store.position(), dispatcher.offset) == (2, 2, 2)
+
+
+class TestLinger:
+    """After a small batch the next one waits for more, unless somebody waits for it."""
+
+    HOUR = 3_600.0
+
+    @pytest.fixture
+    def lingering(self, house: Any) -> Any:
+        """A house that has ingested one event, and lingers for an hour."""
+        house.limits = replace(house.limits, linger_s=self.HOUR)
+        house.ingestion = house.make_ingestion()
+        house.send(event("first", number=1))
+        house.run()
+        return house
+
+    def test_the_first_event_is_ingested_at_once_and_others_together(
+        self, lingering: Any, dispatcher: Recorder
+    ) -> None:
+        batches = REGISTRY.get_sample_value("hoglab_ingestion_batch_seconds_count")
+        assert batches is not None
+        for number in range(2, 12):
+            lingering.send(event("more", number=number))
+        assert (lingering.store.position(), dispatcher.names()) == (1, ["first"])
+        lingering.ingestion.hurry()
+        lingering.run()
+        assert len(lingering.rows()) == 11
+        assert REGISTRY.get_sample_value("hoglab_ingestion_batch_seconds_count") == batches + 1
+
+    def test_it_ends_by_itself(self, house: Any) -> None:
+        house.limits = replace(house.limits, linger_s=0.01)
+        house.ingestion = house.make_ingestion()
+        house.ingestion.start()
+        for number in range(1, 21):
+            house.send(event("e", number=number))
+        house.run()
+        assert len(house.rows()) == 20
+
+    @pytest.mark.parametrize("is_waited_for", ["by a request", "by a service"])
+    def test_nobody_who_waits_for_events_lingers(self, lingering: Any, is_waited_for: str) -> None:
+        catch_up = CatchUp(lingering.log, lingering.store, lingering.ingestion.hurry)
+        for number in range(2, 5):
+            lingering.send(event("more", number=number))
+            if is_waited_for == "by a request":
+                assert catch_up.wait(1, PATIENCE_S)
+            else:
+                awaiting: Awaiting[int] = Awaiting(catch_up, lambda project_id: project_id)
+                wait_for(lambda waiting=awaiting: waiting.ready([1]))
+            assert len(lingering.rows()) == number
+
+    def test_large_batches_do_not_linger(self, lingering: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("hoglab.ingestion.loop.SMALL_RECORDS", 1)
+        lingering.send(event("more", number=2))
+        lingering.ingestion.hurry()
+        lingering.run()
+        for number in range(3, 12):
+            lingering.send(event("more", number=number))
+            lingering.run()
+
+    def test_a_stop_does_not_wait_for_it(self, lingering: Any) -> None:
+        lingering.send(event("more", number=2))
+        assert lingering.ingestion.stop(PATIENCE_S)
+        lingering.restart()
+        lingering.run()
+        assert lingering.rows() == ["first", "more"]
 
 
 def test_projects_are_apart(house: Any) -> None:

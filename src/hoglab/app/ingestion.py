@@ -15,6 +15,7 @@ from hoglab.ingestion.flag_calls import FlagCalls
 from hoglab.ingestion.loop import LAG_SECONDS, LogIngestion
 from hoglab.ingestion.quarantine import Quarantine
 from hoglab.ingestion.steps import BatchSteps
+from hoglab.settings.rooms import ingestion_limits
 from hoglab.storage.catching_up import StoredPosition
 from hoglab.storage.event_log.progress import IngestionProgress
 
@@ -47,6 +48,11 @@ class IngestionView:
     """Number of records that wait for ingestion, roughly."""
     lag_s: Callable[[], float]
     """Seconds for which the oldest waiting record has waited."""
+
+    def hurry(self) -> None:
+        """Let the loop of this process, if it has one, ingest at once what waits."""
+        if self.service is not None:
+            self.service.hurry()
 
     @classmethod
     def of(cls, services: SharedServices, engines: Engines, quarantine: Quarantine) -> IngestionView:
@@ -107,6 +113,7 @@ def _steps(services: SharedServices, store: EventStore, quarantine: Quarantine) 
         dispatcher=services.delivery.dispatcher,
         transformer=_transformations(services),
         flag_calls=FlagCalls(services.shared_engines.database),
+        limits=ingestion_limits(services.settings),
     )
 
 

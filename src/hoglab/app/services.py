@@ -117,7 +117,7 @@ class Services(SharedServices):
         self.flags = flags = FlagService(
             database, experiments=linked_experiments, on_change=keep_shares, cipher=secrets
         )
-        self.catch_up = catch_up = CatchUp(engines.log, ingestion_view.stored)
+        self.catch_up = catch_up = CatchUp(engines.log, ingestion_view.stored, ingestion_view.hurry)
         self.cohorts = cohorts = CohortService(
             database,
             users=cohort_dependents,

@@ -186,8 +186,10 @@ class LogIngestion:
         self._readings: dict[int, _Reading] = {}
         self._taken_under: dict[int, PartitionLease] = {}  # what the store knows is of these leases
         self._first = 0  # whose turn it is
+        self._hurried = threading.Event()  # somebody waits for records, or for the end
         # A single partition is waited for; several are looked at in turn.
         self._wait_s, self._idle_s = (0.0, IDLE_S) if ledger.is_shared else (self._limits.idle_s, 0.0)
+        self._linger_s = LINGER_S if ledger.is_shared else self._limits.linger_s
 
     @classmethod
     def alone(cls, log: GroupCommitLog, steps: BatchSteps) -> LogIngestion:
@@ -233,6 +235,7 @@ class LogIngestion:
     def stop(self, timeout_s: float) -> bool:
         """Finish the current batch, end the threads, and give up the leases; return whether all ended in time."""
         self._stopping.set()
+        self.hurry()
         for reading in list(self._readings.values()):
             reading.reader.wake()
         for gauge in self._measures:
@@ -246,6 +249,10 @@ class LogIngestion:
         with suppress(DatabaseError):
             self._ledger.leave()
         return True
+
+    def hurry(self) -> None:
+        """Ingest what waits without lingering, because somebody waits for it; partitions of a shared log linger on."""
+        self._hurried.set()
 
     def is_alive(self) -> bool:
         """Return whether the loop runs, for health checks."""
@@ -373,9 +380,13 @@ class LogIngestion:
 
     def _ingest_of(self, reading: _Reading, decoder: Executor) -> bool:
         """Ingest new records of a partition, and return whether there were any."""
-        now, cursor, reader = time.monotonic(), reading.cursor, reading.reader
-        if now < reading.rests_until:
-            return False
+        cursor, reader = reading.cursor, reading.reader
+        rest_s = reading.rests_until - time.monotonic()
+        if rest_s > 0:
+            if self._ledger.is_shared:
+                return False
+            self._hurried.wait(rest_s)
+        self._hurried.clear()  # before reading: what is in the log by now is read
         batch = cursor.open_batch
         if batch is not None and batch.is_whole:
             self._ingest(cursor, self._rest_of(reading, batch), decoder, whole=True)
@@ -384,7 +395,7 @@ class LogIngestion:
             if reader.reached > cursor.reached:
                 cursor.skip_empty(reader.reached)
             return False
-        limits = self._limits
+        limits, begun_at = self._limits, time.monotonic()
         records = reader.read(cursor.reached, max_records=limits.read_records, max_bytes=limits.read_bytes)
         if batch is not None:
             records = [record for record in records if record.offset <= batch.last]
@@ -397,8 +408,7 @@ class LogIngestion:
             seconds, functions_s = self._steps.clock() - started_at, self._steps.functions_s
             done = cursor.reached - before
             self._stopping.wait(self._pressure.pause_s(done, seconds=seconds, functions_s=functions_s))
-        if self._ledger.is_shared and len(records) < SMALL_RECORDS:
-            reading.rests_until = now + LINGER_S
+        reading.rests_until = begun_at + self._linger_s if len(records) < SMALL_RECORDS else 0.0
         return True
 
     def _rest_of(self, reading: _Reading, batch: OpenBatch) -> list[LogRecord]:

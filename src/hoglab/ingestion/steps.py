@@ -127,6 +127,8 @@ class IngestionLimits:
     retry_s: float = 0.5
     max_retry_s: float = 10.0
     idle_s: float = 0.5
+    # Time from the start of a small batch to the next one, unless somebody waits for events: each takes milliseconds.
+    linger_s: float = 0.0
     room_poll_s: float = 0.05
     # While requests come in this many times faster than they are ingested, a pace that cannot be kept up
     # with, most of the time is left to accepting them, until so much waits that catching up matters more.

@@ -64,6 +64,14 @@ class OperationSettings(BaseSettings):
         "With several projects, each may fill half of it.",
         examples=["2147483648"],
     )
+    ingestion_linger_s: float = Field(
+        0.2,
+        ge=0,
+        le=60,
+        description="Least time between two batches of few events, which spares processors where requests have few "
+        "events each; 0: none. Nobody who waits for events lingers. With Kafka it is half a second.",
+        examples=["0.2"],
+    )
     quarantine_max_bytes: int = Field(
         256 * MIB,
         ge=MIB,

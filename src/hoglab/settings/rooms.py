@@ -12,6 +12,7 @@ from hoglab.delivery.config import DeliveryConfig
 from hoglab.delivery.outbound import AddressGuard, FetchLimits
 from hoglab.hog import EXPRESSION_LIMITS
 from hoglab.http.management.config import HttpConfig
+from hoglab.ingestion import IngestionLimits
 from hoglab.storage.engines import EngineOptions
 from hoglab.storage.table_files import TableDirectory
 
@@ -40,6 +41,11 @@ def engine_options(settings: Settings) -> EngineOptions:
 def capture_limits(settings: Settings) -> CaptureLimits:
     """Return the limits of requests with events."""
     return CaptureLimits(batch_body=settings.max_request_bytes)
+
+
+def ingestion_limits(settings: Settings) -> IngestionLimits:
+    """Return the limits of ingestion."""
+    return IngestionLimits(linger_s=settings.ingestion_linger_s)
 
 
 def expression_limits(settings: Settings) -> Limits:

@@ -36,6 +36,8 @@ class CatchUp:
 
     log: ReadTokens
     store: StoredPosition
+    hurry: Callable[[], object] | None = None
+    """Tells ingestion, where this process does it, that somebody waits."""
 
     def read_token(self, project_id: int) -> ReadToken:
         """Return a token for all records of a project that were acknowledged by now."""
@@ -49,8 +51,11 @@ class CatchUp:
         return token if offset is None else ReadToken(token.owner, offset)
 
     def has_stored(self, token: ReadToken) -> bool:
-        """Return whether all records of a resolved token are stored."""
-        return token.deferred_until is None and self.store.position() >= token.offset
+        """Return whether all records of a resolved token are stored; ingestion is told to hurry where not."""
+        is_stored = token.deferred_until is None and self.store.position() >= token.offset
+        if not is_stored and self.hurry is not None:
+            self.hurry()
+        return is_stored
 
     def wait(self, project_id: int, timeout_s: float | None = None) -> bool:
         """Wait until everything that is acknowledged now is stored, and return whether it was stored in time.
