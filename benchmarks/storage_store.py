@@ -28,6 +28,7 @@ from tests.embedded import EmbeddedEventStore
 from hoglab.storage.event_log import SequenceNumber
 from hoglab.storage.event_store import EventBatch, EventRow
 from hoglab.storage.event_store.rows import table_of
+from hoglab.storage.event_store.sealed.sealing import SealingLimits
 
 NOW = datetime.now(UTC)
 FILL = """
@@ -116,14 +117,21 @@ class Bench:
             worst = max(worst, time.perf_counter() - before)
         return size * count / (time.perf_counter() - start), worst * 1000
 
-    def resent(self, size: int, count: int) -> float:
+    def resent(self, size: int, count: int, *, is_sealed: bool = False, moved: bool = False) -> float:
+        """Events per second; ``is_sealed``: of sealed events, ``moved``: from another address."""
         batches = self.batches(size, count)
+        if moved:
+            batches = [[from_address(row, "10.0.0.1") for row in batch] for batch in batches]
         for batch in batches:
             self.append(batch)
+        while is_sealed and self.store.seal(SealingLimits(idle_rows=1, recent_rows=0), is_idle=True):
+            pass
         again = [
             [sent_again(row, self.offset + 1 + number) for row in batch]
             for number, batch in enumerate(batches)
         ]
+        if moved:
+            again = [[from_address(row, "10.0.0.2") for row in batch] for batch in again]
         self.offset += count
         start = time.perf_counter()
         assert sum(map(self.append, again)) == 0
@@ -134,6 +142,13 @@ def sent_again(row: EventRow, log_offset: int) -> EventRow:
     """Return the same event in a later record of the log, with the time of another request as capture adds it."""
     properties = row.properties.replace(SENT_AT.encode(), b"2026-01-01T00:05:00Z")
     return msgspec.structs.replace(row, log_offset=log_offset, properties=properties)
+
+
+def from_address(row: EventRow, address: str) -> EventRow:
+    """Return an event as capture notes it of a sender's address."""
+    return msgspec.structs.replace(
+        row, properties=orjson.dumps(orjson.loads(row.properties) | {"$ip": address})
+    )
 
 
 def read_until(stop: threading.Event, store: EmbeddedEventStore, waits: list[float]) -> None:
@@ -158,10 +173,10 @@ def main() -> None:
         for size, count in ((100, 30), (1_000, 20), (10_000, 8)):
             count = 2 if options.smoke else count
             reference = bench.reference(size, count)
-            print(f"{size:>7,} a batch  prebuilt Arrow table  {reference:>9,.0f}   1.00")
+            print(f"{size:>7,} a batch  prebuilt Arrow table   {reference:>9,.0f}   1.00")
 
             def show(name: str, rate: float, more: str = "", size: int = size, by: float = reference) -> None:
-                print(f"{size:>7,} a batch  {name:<20}  {rate:>9,.0f}   {rate / by:.2f}   {more}")
+                print(f"{size:>7,} a batch  {name:<21}  {rate:>9,.0f}   {rate / by:.2f}   {more}")
 
             rate, worst = bench.measure(size, count)
             show("append", rate, f"longest batch {worst:,.0f} ms")
@@ -176,6 +191,8 @@ def main() -> None:
             rate, worst = bench.measure(size, count, age=timedelta(days=30))
             show("append 30 days late", rate, f"longest batch {worst:,.0f} ms")
             show("resent", bench.resent(size, count))
+            show("resent, other address", bench.resent(size, count, moved=True))
+            show("resent, sealed", bench.resent(size, count, is_sealed=True))
         bench.store.close()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"largest resident size of the process: {peak:,.0f} MB")
