@@ -224,7 +224,7 @@ def test_13_1_3_a_key_that_may_only_read(browser: NodeProcess, lab: Lab) -> None
     page.see("Personal API key")
     page.fill("input[type=password]", "phx_wrong")
     page.button("Log in")
-    page.see("This key does not open a session")
+    page.see("This key cannot open a session")
     page.fill("input[type=password]", made["value"])
     page.button("Log in")
     page.see("Primary metrics")  # where it was wanted to go
