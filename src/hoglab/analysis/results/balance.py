@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hoglab.analysis.presentation import statistics_of
 from hoglab.analysis.query.model import (
     MeanMeasure,
     QuantileMeasure,
@@ -17,7 +18,9 @@ from hoglab.analysis.query.model import (
     RetentionMeasure,
     of_sessions,
 )
-from hoglab.statistics import SRM_ALARM_P_VALUE, counted_share_p_value
+from hoglab.statistics import SRM_ALARM_P_VALUE, SampleMean, WithCovariate, counted_share_p_value
+from hoglab.statistics.numbers import p_text
+from hoglab.statistics.verdict import anytime_p_value
 
 if TYPE_CHECKING:
     from hoglab.analysis.definitions import ExperimentInputs
@@ -33,6 +36,12 @@ ADVICE = {
 """Advice by type of metric."""
 OTHER_ADVICE = (
     "Compare a number that everybody has, such as a mean of a count or a sum for each exposed person."
+)
+
+
+PAST_ADVICE = (
+    "Find out what divides people otherwise than by chance, such as a former experiment on the same flag, or exposures "
+    "that depend on the variant; start again with new people if you cannot."
 )
 
 
@@ -53,6 +62,64 @@ class Imbalance:
     @property
     def advice(self) -> str:
         return ADVICE.get(self.metric["metric_type"], OTHER_ADVICE)
+
+
+@dataclass(frozen=True, slots=True)
+class PastImbalance:
+    """A metric whose values before the exposure differ between a variant and the baseline.
+
+    The p-value may be read at any time, and counts all comparisons that were made.
+    """
+
+    metric: Mapping[str, Any]
+    variant: str
+    means: tuple[float, float]
+    """Means before the exposure, of the baseline and of the variant."""
+    p_value: float
+
+    def message(self, name: str) -> str:
+        """Return what is wrong, of a metric of this name."""
+        return (
+            f"Before they saw a variant, the people of “{self.variant}” already differed from those of the baseline on "
+            f"“{name}”: {self.means[1]:.4g} against {self.means[0]:.4g} ({p_text(self.p_value)})."
+        )
+
+
+def past_imbalances(
+    inputs: ExperimentInputs, results: Mapping[str, Mapping[str, Any]]
+) -> Iterator[PastImbalance]:
+    """Yield the metrics with CUPED whose past differs more than chance allows; ``results`` are the newest by uuid.
+
+    Nobody has seen a variant before the exposure, so a difference says that people are not divided by chance.
+    """
+    compared = []
+    for metric in inputs.metrics:
+        result = results.get(metric["uuid"])
+        if result is None:
+            continue
+        past = {
+            row["key"]: _past_of(row, metric["metric_type"])
+            for row in (result["baseline"], *result["variant_results"])
+        }
+        baseline = past.pop(result["baseline"]["key"])
+        compared += [
+            (metric, key, baseline, group)
+            for key, group in past.items()
+            if baseline is not None and group is not None
+        ]
+    for metric, key, baseline, group in compared:
+        p_value = anytime_p_value(baseline, group)
+        if p_value is not None and 2 * len(compared) * p_value < SRM_ALARM_P_VALUE:
+            means = baseline.mean, group.mean
+            yield PastImbalance(metric, key, means, 2 * len(compared) * p_value)
+
+
+def _past_of(row: Mapping[str, Any], metric_type: str) -> SampleMean | None:
+    """Return what the people of a row did before the exposure; None without CUPED."""
+    group = statistics_of(row, metric_type)
+    if not isinstance(group, WithCovariate) or not group.number_of_samples:
+        return None
+    return SampleMean(group.number_of_samples, group.covariate_sum, group.covariate_sum_squares)
 
 
 def imbalances(

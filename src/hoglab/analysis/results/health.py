@@ -16,7 +16,7 @@ from hoglab.accounts import activity
 from hoglab.analysis.definitions import ExperimentInputs, Named
 from hoglab.analysis.errors import ComputationError, wire_error
 from hoglab.analysis.execution import MULTIPLE_VARIANT, explained_failures
-from hoglab.analysis.results.balance import Imbalance, imbalances
+from hoglab.analysis.results.balance import PAST_ADVICE, Imbalance, PastImbalance, imbalances, past_imbalances
 from hoglab.analysis.results.plan import underpowered
 from hoglab.analysis.timeseries import store
 from hoglab.experiments import store as experiments_store
@@ -107,6 +107,8 @@ class Facts:
     """Metrics, by uuid, whose last computation failed: the reason, and whether there is an older result."""
     imbalances: Sequence[Imbalance] = ()
     """Metrics that count different shares of the people of each variant."""
+    past_imbalances: Sequence[PastImbalance] = ()
+    """Metrics whose values before the exposure differ between variants."""
     underpowered: Sequence[tuple[Mapping[str, Any], PlannedPower]] = ()
     """Primary metrics on which the plan is too small for its own effect."""
 
@@ -284,6 +286,10 @@ def _about_metrics(facts: Facts) -> Iterator[Finding]:
 
 
 def _about_counted(facts: Facts) -> Iterator[Finding]:
+    for past in facts.past_imbalances:
+        details = {"metric_uuid": past.metric["uuid"], "variant": past.variant, "p_value": past.p_value}
+        text = past.message(_name(past.metric))
+        yield Finding("pre_period_imbalance", Severity.WARNING, text, PAST_ADVICE, details)
     for imbalance in facts.imbalances:
         shares = [f"{share:.1%} of “{key}”" for key, share in imbalance.shares.items()]
         yield Finding(
@@ -488,6 +494,7 @@ class ExperimentHealth:
             unreadable=unreadable,
             failures=self._failures(inputs),
             imbalances=list(imbalances(inputs, totals, results)) if has_one_split else (),
+            past_imbalances=list(past_imbalances(inputs, results)),
             underpowered=list(underpowered(inputs, results)),
         )
 
