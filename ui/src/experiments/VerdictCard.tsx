@@ -12,6 +12,9 @@ import type { Results, Verdict } from "./reading"
 
 const DECIDED: ReadonlySet<string> = new Set(["better", "not_shown_safe", "worse", "mixed", "inconclusive"])
 
+/** Reasons that say what was recorded of the experiment: they stand beside the verdict, not among its reasons. */
+const RECORDED: ReadonlySet<string> = new Set(["amended", "alarm", "decided"])
+
 /** Until when the numbers may be read: at any time, or once, at the planned end. */
 export function lookText(verdict: Pick<Verdict, "reads_at_any_time" | "state" | "withholds_decisions" | "next_action" | "reasons">): string {
   if (verdict.next_action.code === "stop_for_harm") return "The test for harm is valid at any time: you may act on it now."
@@ -33,6 +36,7 @@ export function VerdictCard({ experiment, results, project }: CardProps) {
   if (!verdict) return null
   const step = stepOf(experiment, verdict, results.statistics.baseline)
   const to = pathOf("p", project, "experiments", experiment.id)
+  const recorded = verdict.reasons.filter((reason) => RECORDED.has(reason.code))
   return (
     <section class={`card verdict ${verdict.state}`} aria-labelledby="verdict">
       <div class="grow">
@@ -42,12 +46,17 @@ export function VerdictCard({ experiment, results, project }: CardProps) {
         <p class="quiet">
           {lookText(verdict)}
         </p>
+        {recorded.map((record) => (
+          <p class="quiet" key={record.text}>
+            {visible(record.text)}
+          </p>
+        ))}
         {verdict.reasons.length > 0 && (
           <details>
             <summary>Reasons</summary>
             <ul>
-              {verdict.reasons.map((reason) => (
-                <li key={`${reason.code} ${reason.metric_uuid} ${reason.variant}`}>{visible(reason.text)}</li>
+              {verdict.reasons.filter((reason) => !RECORDED.has(reason.code)).map((reason) => (
+                <li key={`${reason.code} ${reason.metric_uuid} ${reason.variant} ${reason.text}`}>{visible(reason.text)}</li>
               ))}
             </ul>
           </details>
