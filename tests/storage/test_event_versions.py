@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -12,8 +16,10 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.clickhouse import ClickHouseServer
 from tests.storage.event_rows import event_row
 from tests.storage.event_stores import ClickHouseStores, DuckDbStores, Stores, append, query
+from tests.waiting import PATIENCE_S
 
 from hoglab.storage.event_store import (
     EventBatch,
@@ -23,6 +29,7 @@ from hoglab.storage.event_store import (
     Reader,
     export,
 )
+from hoglab.storage.event_store.clickhouse.partition import Partition
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.event_store.export import EventSelection, selected_lines
 from hoglab.storage.event_store.history import TimeRange
@@ -316,6 +323,52 @@ def test_an_export_has_each_event_once_however_often_it_is_corrected_meanwhile(
         store.close()
         if isinstance(stores, ClickHouseStores):
             stores.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_an_export_beside_a_correction_of_several_months_has_each_event_once(
+    clickhouse: ClickHouseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    """Both versions are there until the former ones are deleted, month by month, and the position moves last."""
+    stores = ClickHouseStores(clickhouse, tmp_path)
+    store = stores.open()
+    looked = threading.Event()
+
+    def export_now() -> tuple[int, list[int]]:
+        selection = EventSelection(project_id=1)
+        with store.reader() as reader, selected_lines(reader, selection, store.dialect) as (count, parts):
+            return count, sorted(UUID(orjson.loads(line)["uuid"]).int for part in parts for line in part)
+
+    def pause(seconds: float) -> None:
+        looked.set()
+        sleep(seconds)
+
+    def replace_and_look(partition: Partition, *args: Any) -> None:
+        if is_deleted:
+            original(partition, *args)
+        exports.append(exporter.submit(export_now))
+        assert looked.wait(PATIENCE_S), "the export did not wait for the batch"
+        if not is_deleted:
+            original(partition, *args)
+
+    def version(offset: int, number: int) -> EventRow:
+        moment = MIDNIGHT + timedelta(days=31 * number)
+        return event_row(offset, uuid=UUID(int=number), timestamp=moment, properties=b'{"v":%d}' % offset)
+
+    original, sleep = Partition.replace, time.sleep
+    exports: list[Future[tuple[int, list[int]]]] = []
+    try:
+        append(store, *(version(1, number) for number in range(1, 7)))
+        monkeypatch.setattr(Partition, "replace", replace_and_look)
+        monkeypatch.setattr(export, "time", SimpleNamespace(sleep=pause, monotonic=time.monotonic))
+        monkeypatch.setattr(export, "REST_PATIENCE_S", PATIENCE_S)
+        with ThreadPoolExecutor(1) as exporter:
+            append(store, *(version(2, number) for number in (5, 1, 3)))
+        assert [future.result() for future in exports] == [(6, [1, 2, 3, 4, 5, 6])]
+    finally:
+        store.close()
+        stores.close()
 
 
 @pytest.mark.parametrize("many", [1, file_versions.MANY])

@@ -226,7 +226,12 @@ class Services(SharedServices):
         return [
             results,
             watch,
-            ExportService(self.engines.store, self._socket, catch_up=self.catch_up),
+            ExportService(
+                self.engines.store,
+                self._socket,
+                catch_up=self.catch_up,
+                newest=self.ingestion_view.newest_place,
+            ),
             Maintenance(self.engines.event_file, tasks=_periodic_tasks(self)),
         ]
 

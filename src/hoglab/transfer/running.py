@@ -15,7 +15,7 @@ import socket
 import socketserver
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -25,6 +25,7 @@ import msgspec
 import structlog
 
 from hoglab.storage.catching_up import CatchUp
+from hoglab.storage.database import DatabaseError
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,
     QueryCancelledError,
@@ -63,6 +64,7 @@ MAX_ADDRESS_BYTES = 100
 """Longer paths do not fit the address of a socket (108 bytes on Linux)."""
 
 _STORE_ERRORS = (
+    DatabaseError,
     EventStoreUnavailableError,
     QueryCancelledError,
     QueryError,
@@ -95,9 +97,15 @@ class ExportService:
         max_exports: int = MAX_EXPORTS,
         stall_s: float = STALL_S,
         catch_up: CatchUp | None = None,
+        newest: Callable[[], int] | None = None,
     ) -> None:
+        """Answer at a ``path``.
+
+        ``newest`` returns the place up to which all events are stored; None: the store knows.
+        """
         self._store = store
         self._catch_up = catch_up
+        self._newest = newest
         self._path = path
         self._slots = threading.BoundedSemaphore(max_exports)
         self._stall_s = stall_s
@@ -110,7 +118,9 @@ class ExportService:
             with contextlib.suppress(FileNotFoundError):
                 self._path.unlink()  # of a server that was killed: ours alone may be there
             with _address(self._path) as address:
-                self._listener = _Listener(address, self._store, self._slots, self._stall_s, self._catch_up)
+                self._listener = _Listener(
+                    address, self._store, self._slots, self._stall_s, self._catch_up, self._newest
+                )
             self._path.chmod(SOCKET_MODE)
         except OSError as error:
             _log.warning("exports_not_offered", path=str(self._path), reason=str(error))
@@ -145,9 +155,11 @@ class _Listener(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         slots: threading.Semaphore,
         stall_s: float,
         catch_up: CatchUp | None,
+        newest: Callable[[], int] | None,
     ) -> None:
         self.store = store
         self.catch_up = catch_up
+        self.newest = newest
         self.slots = slots
         self.stall_s = stall_s
         self.hold_s = MAX_HOLD_S
@@ -245,10 +257,11 @@ class _Handler(BaseHTTPRequestHandler):
         begun = False
         if self.listener.catch_up is not None:
             self.listener.catch_up.wait(selection.project_id)  # and if that takes too long, what is stored
+        newest = self.listener.newest
         try:
             with (
                 self.listener.store.reader() as reader,
-                selected_lines(reader, selection, self.listener.store.dialect) as (count, parts),
+                selected_lines(reader, selection, self.listener.store.dialect, newest) as (count, parts),
             ):
                 self.send_response(HTTPStatus.OK)
                 self.send_header(ROWS_HEADER, str(count))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing, contextmanager
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -16,7 +18,7 @@ from hoglab.storage.event_store.history import moved_behind, places_now
 from hoglab.storage.event_store.transactions import transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
     from pathlib import Path
 
     from hoglab.storage.event_store import Reader
@@ -28,6 +30,9 @@ FileEngineError = duckdb.Error
 MEMORY = "512MB"
 PART_ROWS = 100_000
 """Number of events that are sorted at a time, of those that are not sealed."""
+REST_PATIENCE_S = 30.0
+"""Time for which an export waits for a moment when no batch is at work on its events."""
+_REST_PAUSE_S = 0.05
 FORMULA = r"^'*[=+\-@\t\r]"
 """Pattern of texts that spreadsheets take for formulas, perhaps behind apostrophes."""
 _FORMULA = anchored(FORMULA)
@@ -105,18 +110,18 @@ def _parts(segments: list[tuple[Any, ...]], recent: list[tuple[Any, ...]]) -> li
 
 @contextmanager
 def selected_lines(
-    reader: Reader, selection: EventSelection, dialect: Dialect
+    reader: Reader, selection: EventSelection, dialect: Dialect, newest: Callable[[], int] | None = None
 ) -> Iterator[tuple[int, Iterator[list[str]]]]:
     """Provide the number of selected events, and each of them as a line of JSON, in the order of their ingestion.
 
-    Raises the errors of `Reader`, also while the lines are read.
+    ``newest`` returns the place up to which all events are stored; None: the store knows. Raises what `Reader` raises,
+    also while the lines are read.
     """
     where, parameters = selection.condition()
     line = dialect.json_line(list(_COLUMNS))
     if not dialect.is_sealed:
-        counted = f"SELECT count(*), max(seq) FROM stored_events WHERE {where}"  # noqa: S608
-        [(count, last)] = reader.execute(counted, parameters)
-        with closing(_lines_meanwhile(reader, selection, last or 0, line)) as lines:
+        count, last = _counted(reader, selection, newest or partial(_newest, reader))
+        with closing(_lines_meanwhile(reader, selection, last, line)) as lines:
             yield count, lines
         return
     with transaction(reader):
@@ -124,6 +129,28 @@ def selected_lines(
         [(count,)] = reader.execute(f"SELECT count(*) FROM stored_events WHERE {where}", parameters)  # noqa: S608
         with closing(_lines(reader, selection, parts, line)) as lines:
             yield count, lines
+
+
+def _newest(reader: Reader) -> int:
+    [(next_seq,)] = reader.execute("SELECT next_seq FROM store_state")
+    return int(next_seq) - 1
+
+
+def _counted(reader: Reader, selection: EventSelection, newest: Callable[[], int]) -> tuple[int, int]:
+    """Return the number of selected events and their last place, at a moment when no batch is at work on them.
+
+    A batch inserts month by month, and deletes former versions at last: meanwhile there are both versions of an event.
+    Where batches are at work for ever, what is there counts after `REST_PATIENCE_S`.
+    """
+    where, parameters = selection.condition()
+    deadline = time.monotonic() + REST_PATIENCE_S
+    while True:
+        done = newest()  # asked before counting: what is done then stays so
+        counted = f"SELECT count(*), max(seq) FROM stored_events WHERE {where}"  # noqa: S608
+        [(count, last)] = reader.execute(counted, parameters)
+        if (last or 0) <= done or time.monotonic() > deadline:
+            return count, last or 0
+        time.sleep(_REST_PAUSE_S)
 
 
 def _lines(
