@@ -100,8 +100,13 @@ def _furnish(api: Api) -> dict[str, list[Any]]:
     )
     query = {"kind": "ExperimentQuery", "experiment_id": running["id"], "metric": METRIC}
     asked = api.ok("POST", "/query/", {"query": query, "refresh": "async"}, status=202)
+    spare = [
+        api.ok("POST", "/api/organizations/@current/projects/", {"name": "spare"}, status=201)
+        for _ in range(3)
+    ]
     return {
         "project_id": [str(api.project_id)],
+        "project": [str(project["id"]) for project in spare],  # they may be deleted
         "organization_id": ["@current"],
         "experiment_id": [draft["id"], running["id"], stopped["id"]],
         "holdout_id": [holdout["id"]],
