@@ -26,6 +26,7 @@ from hoglab.cli.hog import hog_app
 from hoglab.cli.ingestion import ingestion_app
 from hoglab.cli.moving import migrate_to
 from hoglab.cli.openapi import openapi
+from hoglab.cli.query import query
 from hoglab.cli.secrets import secrets_app
 from hoglab.cli.serve import migrate, serve
 from hoglab.cli.transfer import export_app, import_app
@@ -45,6 +46,7 @@ app.command("migrate-to")(migrate_to)
 app.command()(demo)
 app.command()(login)
 app.command()(openapi)
+app.command()(query)
 app.command()(backup)
 app.command()(restore)
 app.command()(check)

@@ -10,6 +10,7 @@ import typer
 from hoglab.cli.errors import OperatorError
 
 if TYPE_CHECKING:
+    from hoglab.cli.api_client import ApiClient
     from hoglab.settings import Settings
 
 DataOption = Annotated[
@@ -33,6 +34,9 @@ DatabaseOption = Annotated[
 URL_VARIABLE = "HOGLAB_URL"
 """Variable with the address of the server that commands talk to where `--host` does not say it."""
 
+KEY_VARIABLE = "HOGLAB_API_KEY"
+"""Variable with the key that commands send where `--key` does not say it."""
+
 
 def host_option(description: str) -> Any:
     """Return the option `--host` of commands that talk to a server."""
@@ -40,8 +44,26 @@ def host_option(description: str) -> Any:
 
 
 HostOption = Annotated[str | None, host_option("The server (default: as `serve` here).")]
+KeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        envvar=KEY_VARIABLE,
+        help="Personal API key (phx_…) with the scopes that the command needs.",
+        show_default=False,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ProjectOption = Annotated[int, typer.Option("--project", help="Id of the project.")]
+
+
+def api(host: str | None, key: str | None, project: int) -> ApiClient:
+    """Return the server to talk to. Raises `OperatorError`."""
+    from hoglab.cli.api_client import ApiClient
+
+    if not key:
+        raise OperatorError(f"give --key or set {KEY_VARIABLE} (`hoglab keys create` makes a key)")
+    return ApiClient(host or load_settings().public_url, key, project)
 
 
 def existing_settings(data: Path | None) -> Settings:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from hoglab.hog import codegen, nodes, patterns, values
+from hoglab.hog import codegen, nodes, patterns, sql_nodes, values
 from hoglab.hog.backend_javascript import JavaScript
 from hoglab.hog.compiler.templates import Path, map_texts, order_inputs
 from hoglab.hog.env import (
@@ -133,6 +133,7 @@ __all__ = [
     "read_set",
     "reads",
     "run",
+    "sql_nodes",
     "to_json",
     "trace",
     "values",

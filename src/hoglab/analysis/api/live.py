@@ -23,6 +23,7 @@ from hoglab.analysis.definitions import (
     named_cohorts,
 )
 from hoglab.analysis.errors import DefinitionError
+from hoglab.analysis.hogql import check_hogql, hogql_answer, read_hogql, unwrapped
 from hoglab.analysis.planning import plan_answer, simulation_answer
 from hoglab.analysis.presentation import result_object
 from hoglab.analysis.query import Answer
@@ -163,6 +164,7 @@ class LiveResults:
 
     def _prepared(self, project: Project, query: Mapping[str, Any]) -> PreparedQuery:
         """Prepare the computation of a query. Raises `ApiError`."""
+        query = unwrapped(query)
         try:
             match query.get("kind"):
                 case "ExperimentQuery":
@@ -175,6 +177,8 @@ class LiveResults:
                     return self._from_history(project, query, simulation_answer)
                 case "TrendsQuery":
                     return self._trends(project, query)
+                case "HogQLQuery":
+                    return self._hogql(project, query)
                 case "ExperimentTrendsQuery" | "ExperimentFunnelsQuery":
                     return self._legacy(project, query)
         except DefinitionError as error:
@@ -289,6 +293,16 @@ class LiveResults:
             ("trends", json.dumps([query, project.test_account_filters], sort_keys=True), cohorts),
             lambda: trends_answer(self._service.computer.runner, project.id, asked, now),
             fresh_for=TRENDS_FRESH_FOR,
+        )
+
+    def _hogql(self, project: Project, query: Mapping[str, Any]) -> PreparedQuery:
+        now, asked = self._service.now(), read_hogql(query)
+        check_hogql(self._service.computer.runner.dialect, project, asked, now)
+        return self._prepare(
+            project,
+            ("hogql", json.dumps([query.get("query"), query.get("values")], sort_keys=True)),
+            lambda: hogql_answer(self._service.computer.runner, project, asked, str(query["query"]), now),
+            is_cacheable=False,
         )
 
     def _from_history(

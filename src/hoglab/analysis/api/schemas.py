@@ -369,8 +369,22 @@ class QueryOut(WireModel):
     """`ExperimentExposureQuery`: time range of the exposures."""
     interval: Literal["minute", "hour", "day"] | None = None
     """`TrendsQuery`: distance between points."""
-    results: list[TrendOut] | None = None
-    """`TrendsQuery`: series, one for each value of a breakdown."""
+    results: list[TrendOut] | list[list[Any]] | None = None
+    """`TrendsQuery`: series, one for each value of a breakdown; `HogQLQuery`: rows."""
+    columns: list[str] | None = None
+    """`HogQLQuery`: names of the columns of `results`."""
+    types: list[list[str]] | None = None
+    """`HogQLQuery`: name and type of each column."""
+    hasMore: bool | None = None  # noqa: N815 - PostHog's name
+    """`HogQLQuery`: whether there are more rows than `limit`."""
+    limit: int | None = None
+    """`HogQLQuery`: the limit that was applied."""
+    offset: int | None = None
+    """`HogQLQuery`: number of rows that were passed over."""
+    hogql: str | None = None
+    """`HogQLQuery`: its text, as clients of PostHog look for it."""
+    error: str | None = None
+    """`HogQLQuery`: always null; errors are answers of their own."""
 
 
 class _Question(WireModel):
@@ -477,6 +491,38 @@ class TrendsQuestion(_Question):
     properties: Any = None
 
 
+class HogqlQuestion(_Question):
+    """Query in SQL: one ``SELECT`` over ``events``, of at most 10,000 rows, 100 without ``LIMIT``.
+
+    ``values`` has the values of placeholders such as ``{day}``.
+    """
+
+    kind: Literal["HogQLQuery"]
+    unused = _Question.unused | {"explain", "filters", "variables", "sendRawQuery", "connectionId"}
+
+    query: str
+    """Text of the query."""
+    values: dict[str, Any] | None = None
+    """Values of placeholders, by name."""
+
+
+class VisualizationQuestion(_Question):
+    """Node that says how its ``source`` is shown: the source is answered."""
+
+    kind: Literal["DataVisualizationNode", "InsightVizNode"]
+    unused = _Question.unused | {
+        "chartSettings",
+        "display",
+        "tableSettings",
+        "full",
+        "showHeader",
+        "vizSpecificOptions",
+    }
+
+    source: dict[str, Any]
+    """Query that is answered."""
+
+
 class _FormerQuestion(_Question):
     """Common fields of queries of the former engine."""
 
@@ -504,6 +550,8 @@ _QUESTIONS = (
     | PlanQuestion
     | SimulationQuestion
     | TrendsQuestion
+    | HogqlQuestion
+    | VisualizationQuestion
     | FormerTrendsQuestion
     | FormerFunnelsQuestion
 )
@@ -511,7 +559,7 @@ Question = Annotated[
     _QUESTIONS, Field(discriminator="kind", description="A query; `kind` says what is asked.")
 ]
 KINDS: tuple[str, ...] = tuple(
-    get_args(question.model_fields["kind"].annotation)[0] for question in get_args(_QUESTIONS)
+    kind for question in get_args(_QUESTIONS) for kind in get_args(question.model_fields["kind"].annotation)
 )
 """The kinds of queries."""
 
@@ -530,7 +578,7 @@ class QueryBody(WireModel):
     ``history_days`` and ``exposure``, the event by which the experiment will meet people.
 
     ``TrendsQuery`` needs no experiment: it counts events (``series``, ``dateRange``, ``interval``,
-    ``breakdownFilter``).
+    ``breakdownFilter``). ``HogQLQuery`` answers a ``SELECT`` over events.
     """
 
     notes = NOTES

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
-from hoglab.analysis.query.model import Question, chain_of, group_column, group_property
+from hoglab.analysis.query.model import chain_of
 from hoglab.filters.model import GROUP_TYPES, FilterError
 from hoglab.filters.sql import Parameters, Row
 from hoglab.hog import HogSyntaxError, nodes, parse_expression
@@ -35,9 +35,6 @@ class RowScope(Protocol):
     """The part of a scope that expressions need: see `hoglab.analysis.query.scope.Scope`."""
 
     @property
-    def question(self) -> Question: ...
-
-    @property
     def dialect(self) -> Dialect: ...
 
     @property
@@ -48,6 +45,10 @@ class RowScope(Protocol):
 
     def bind(self, value: str | float | datetime) -> str: ...
 
+    def group_place(self, chain: Sequence[str]) -> tuple[str, str] | None:
+        """Return the JSON column and the key of a property of an event's group; None for other names."""
+        ...
+
 
 class ExpressionKind(Enum):
     """Kind of an expression, known before its translation."""
@@ -55,6 +56,12 @@ class ExpressionKind(Enum):
     TEXT = auto()
     NUMBER = auto()
     TRUTH = auto()
+    MOMENT = auto()
+    """Microseconds since the epoch."""
+    LOCAL = auto()
+    """Microseconds of local time since the epoch."""
+    DAY = auto()
+    """Days of local time since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +116,7 @@ def read(text: str, place: str) -> nodes.Expr:
 
 def truth_of(expression: nodes.Expr, scope: RowScope, place: str) -> str:
     """Return the condition that the expression holds on a row of events; it may be NULL. Raises `FilterError`."""
-    return _Translation(scope, place, None).whole(expression, _Translation.truth)
+    return Translation(scope, place, None).whole(expression, Translation.truth)
 
 
 def number_of(expression: nodes.Expr, scope: RowScope, place: str, columns: Columns | None = None) -> str:
@@ -117,12 +124,12 @@ def number_of(expression: nodes.Expr, scope: RowScope, place: str, columns: Colu
 
     Raises `FilterError` with the character of the text that ``place`` holds.
     """
-    return _Translation(scope, place, columns).whole(expression, _Translation.number)
+    return Translation(scope, place, columns).whole(expression, Translation.number)
 
 
 def text_of(expression: nodes.Expr, scope: RowScope, place: str, columns: Columns | None = None) -> str:
     """Return the expression on a row as text, to tell values apart. Raises `FilterError` as `number_of` does."""
-    return _Translation(scope, place, columns).whole(expression, _Translation.text)
+    return Translation(scope, place, columns).whole(expression, Translation.text)
 
 
 def _goes_on(node: nodes.Node, part: nodes.Node) -> bool:
@@ -136,7 +143,7 @@ def _goes_on(node: nodes.Node, part: nodes.Node) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Translation:
+class Translation:
     """The translation of one expression, each node of which is translated once.
 
     No operand is written twice, which would double the statement with each level of nesting. Nor are operands put
@@ -144,14 +151,24 @@ class _Translation:
     a result needs several times is bound to a name (`Dialect.bound`).
     """
 
+    language: ClassVar[str] = "metrics"
+    """Texts that are translated, in the plural."""
+
     scope: RowScope
     place: str
     columns: Columns | None
 
-    def whole(self, expression: nodes.Expr, as_: Callable[[_Translation, nodes.Expr], Sql]) -> str:
+    def whole(self, expression: nodes.Expr, as_: Callable[[Any, nodes.Expr], Sql]) -> str:
         """Translate the expression, which must be small enough, into the requested form."""
         self._check_size(expression)
         return self.scope.parameters.written(as_(self, expression).text, self.place)
+
+    def sized(self, expression: nodes.Expr) -> Sql:
+        """Translate the expression, which must be small enough, in its own kind."""
+        self._check_size(expression)
+        sql = self.translated(expression)
+        self.scope.parameters.written(sql.text, self.place)
+        return sql
 
     def _check_size(self, expression: nodes.Expr) -> None:
         left: list[tuple[nodes.Node, int]] = [(expression, 1)]
@@ -165,26 +182,26 @@ class _Translation:
             if count + len(left) > MAX_NODES:
                 raise FilterError(f"an expression can have at most {MAX_NODES} parts", self.place)
 
-    def _refused(self, node: nodes.Expr, reason: str) -> FilterError:
+    def refused(self, node: nodes.Expr, reason: str) -> FilterError:
         return FilterError(f"{reason} (at character {node.start + 1})", self.place)
 
     def number(self, node: nodes.Expr) -> Sql:
-        place = self._property(node)
+        place = self.property_place(node)
         if place is not None:
             return Sql(self.scope.row.number(*place), ExpressionKind.NUMBER)
-        return self._as_number(self._translated(node))
+        return self.as_number(self.translated(node))
 
     def text(self, node: nodes.Expr) -> Sql:
-        return self._as_text(self._translated(node))
+        return self.as_text(self.translated(node))
 
     def truth(self, node: nodes.Expr) -> Sql:
-        sql = self._translated(node)
+        sql = self.translated(node)
         if sql.kind is ExpressionKind.TRUTH:
             return sql
         holds = "<> 0" if sql.kind is ExpressionKind.NUMBER else "= 'true'"
         return Sql(f"({sql.text} {holds})", ExpressionKind.TRUTH)
 
-    def _as_number(self, sql: Sql) -> Sql:
+    def as_number(self, sql: Sql) -> Sql:
         match sql.kind:
             case ExpressionKind.NUMBER:
                 return sql
@@ -192,7 +209,7 @@ class _Translation:
                 return Sql(self.scope.dialect.number_of_truth(sql.text), ExpressionKind.NUMBER)
         return Sql(self._bound(self.scope.dialect.number, sql), ExpressionKind.NUMBER)
 
-    def _as_text(self, sql: Sql) -> Sql:
+    def as_text(self, sql: Sql) -> Sql:
         match sql.kind:
             case ExpressionKind.NUMBER:
                 return Sql(self.scope.dialect.text_of_number(sql.text), ExpressionKind.TEXT)
@@ -207,14 +224,14 @@ class _Translation:
             return body(*texts)
         return self.scope.dialect.bound(texts, body)
 
-    def _translated(self, node: nodes.Expr) -> Sql:
+    def translated(self, node: nodes.Expr) -> Sql:
         match node:
             case nodes.Constant():
-                return self._constant(node)
+                return self.constant(node)
             case nodes.Field() | nodes.ArrayAccess() if (chain := chain_of(node)) is not None:
-                return self._field(node, chain)
+                return self.event_value(node, chain)
             case nodes.ArithmeticOperation(op=op) if op not in _ARITHMETIC:
-                raise self._refused(node, f"the operator {op} cannot be used in metrics")
+                raise self.refused(node, f"the operator {op} cannot be used in {self.language}")
             case nodes.ArithmeticOperation(op=op):
                 left, right = self.number(node.left), self.number(node.right)
                 if op == "/":
@@ -222,7 +239,7 @@ class _Translation:
                     return Sql(f"({left.text} / {divisor})", ExpressionKind.NUMBER)
                 return Sql(f"({left.text} {op} {right.text})", ExpressionKind.NUMBER)
             case nodes.CompareOperation():
-                return self._comparison(node)
+                return self.comparison(node)
             case nodes.BetweenExpr():
                 between = self._bound(
                     lambda it, low, high: f"({it} >= {low} AND {it} <= {high})",
@@ -238,9 +255,9 @@ class _Translation:
             case nodes.Not():
                 return self.negated((node.expr,))
             case nodes.Call():
-                return self._call(node)
-        raise self._refused(
-            node, f"{_WORDS.get(type(node).__name__, 'what stands here')} cannot be used in metrics"
+                return self.call(node)
+        raise self.refused(
+            node, f"{_WORDS.get(type(node).__name__, 'what stands here')} cannot be used in {self.language}"
         )
 
     def _joined(self, operator: str, parts: Sequence[nodes.Expr]) -> Sql:
@@ -248,7 +265,7 @@ class _Translation:
             "(" + f" {operator} ".join(self.truth(part).text for part in parts) + ")", ExpressionKind.TRUTH
         )
 
-    def _constant(self, node: nodes.Constant) -> Sql:
+    def constant(self, node: nodes.Constant) -> Sql:
         value = node.value
         if value is None:
             return Sql("CAST(NULL AS DOUBLE)", ExpressionKind.NUMBER, plain=True)
@@ -259,49 +276,40 @@ class _Translation:
         assert isinstance(value, int | float)  # noqa: S101 - the parser makes nothing else
         number = float(value) if abs(value) <= 2**1000 else math.inf
         if not math.isfinite(number):
-            raise self._refused(node, "the number is too large")
+            raise self.refused(node, "the number is too large")
         return Sql(self.scope.bind(number), ExpressionKind.NUMBER, plain=True)
 
-    def _field(self, node: nodes.Expr, chain: tuple[str, ...]) -> Sql:
+    def event_value(self, node: nodes.Expr, chain: tuple[str, ...]) -> Sql:
         if self.columns is not None:
             return self.columns(chain)
         if len(chain) == 1 and chain[0] in _COLUMNS:
             column = self.scope.row.column(_COLUMNS[chain[0]])
             return Sql(f"CAST({column} AS VARCHAR)", ExpressionKind.TEXT, plain=True)
-        place = self._property(node)
+        place = self.property_place(node)
         if place is None:
-            raise self._refused(node, f"{'.'.join(map(str, chain))} cannot be used in metrics")
+            raise self.refused(node, f"{'.'.join(map(str, chain))} cannot be used in {self.language}")
         return Sql(self.scope.row.text(*place), ExpressionKind.TEXT, plain=True)
 
-    def _property(self, node: nodes.Expr) -> tuple[str, str] | None:
+    def property_place(self, node: nodes.Expr) -> tuple[str, str] | None:
         """Return the JSON column and the key of a property of an event; None for anything else."""
         chain = chain_of(node)
         if chain is None or self.columns is not None:
             return None
-        asked, question = group_property(chain), self.scope.question
         column = _JSON.get(tuple(map(str, chain[:-1])))
-        if (
-            asked is not None
-            and asked[0] in question.groups
-            and asked[1] in question.group_properties[asked[0]]
-        ):
-            column = group_column(asked[0])
-        return None if column is None else (column, str(chain[-1]))
+        return self.scope.group_place(chain) or (None if column is None else (column, str(chain[-1])))
 
-    def _comparison(self, node: nodes.CompareOperation) -> Sql:
+    def comparison(self, node: nodes.CompareOperation) -> Sql:
         negated = node.op == "!="
         for side, other in ((node.left, node.right), (node.right, node.left)):
             if isinstance(side, nodes.Constant) and side.value is None and node.op in ("==", "!="):
-                operand = self._translated(other).text
+                operand = self.translated(other).text
                 return Sql(f"({operand} IS {'NOT ' if negated else ''}NULL)", ExpressionKind.TRUTH)
         operator = _COMPARISONS.get(node.op)
         if operator is None:
-            raise self._refused(node, f"the operator {node.op} cannot be used in metrics")
-        sides = [(side, self._translated(side)) for side in (node.left, node.right)]
+            raise self.refused(node, f"the operator {node.op} cannot be used in {self.language}")
+        sides = [(side, self.translated(side)) for side in (node.left, node.right)]
         as_number = any(operand.kind is ExpressionKind.NUMBER for _, operand in sides)
-        left, right = (
-            (self._as_number if as_number else self._as_text)(operand).text for _, operand in sides
-        )
+        left, right = ((self.as_number if as_number else self.as_text)(operand).text for _, operand in sides)
         is_known = any(
             isinstance(side, nodes.Constant) and not (as_number and operand.kind is ExpressionKind.TEXT)
             for side, operand in sides
@@ -312,12 +320,12 @@ class _Translation:
             f"coalesce({left} {operator} {right}, {'TRUE' if negated else 'FALSE'})", ExpressionKind.TRUTH
         )
 
-    def _call(self, node: nodes.Call) -> Sql:
+    def call(self, node: nodes.Call) -> Sql:
         name, arguments = node.name.lower(), node.args
         if node.distinct or any(
             part is not None for part in (node.params, node.filter_expr, node.order_by, node.within_group)
         ):
-            raise self._refused(node, f"{node.name}() with more than its arguments cannot be used")
+            raise self.refused(node, f"{node.name}() with more than its arguments cannot be used")
         if name in _TO_NUMBER and len(arguments) == 1:
             number = self.number(arguments[0])
             return (
@@ -329,15 +337,15 @@ class _Translation:
             return Sql(f"{_OF_NUMBERS[name]}({self.number(arguments[0]).text})", ExpressionKind.NUMBER)
         special = _SPECIAL.get((name, len(arguments)))
         if special is None:
-            raise self._refused(node, f"{node.name}() with {len(arguments)} arguments cannot be used")
+            raise self.refused(node, f"{node.name}() with {len(arguments)} arguments cannot be used")
         return special(self, arguments)
 
     def _alike(self, first: nodes.Expr, second: nodes.Expr) -> tuple[Sql, Sql]:
         """Return both operands as text where they are text, else as numbers."""
-        operands = self._translated(first), self._translated(second)
+        operands = self.translated(first), self.translated(second)
         if all(operand.kind is ExpressionKind.TEXT for operand in operands):
             return operands
-        return self._as_number(operands[0]), self._as_number(operands[1])
+        return self.as_number(operands[0]), self.as_number(operands[1])
 
     def if_(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
         condition = self.truth(arguments[0])
@@ -374,13 +382,13 @@ class _Translation:
         return Sql(extreme, ExpressionKind.NUMBER)
 
 
-_SPECIAL: Mapping[tuple[str, int], Callable[[_Translation, tuple[nodes.Expr, ...]], Sql]] = {
-    ("if", 3): _Translation.if_,
-    ("coalesce", 2): _Translation.if_null,
-    ("ifnull", 2): _Translation.if_null,
-    ("not", 1): _Translation.negated,  # what the parser makes of ``not (…)``
-    ("tostring", 1): _Translation.to_string,
-    ("lower", 1): _Translation.lower,
-    ("least", 2): _Translation.smaller,
-    ("greatest", 2): _Translation.larger,
+_SPECIAL: Mapping[tuple[str, int], Callable[[Translation, tuple[nodes.Expr, ...]], Sql]] = {
+    ("if", 3): Translation.if_,
+    ("coalesce", 2): Translation.if_null,
+    ("ifnull", 2): Translation.if_null,
+    ("not", 1): Translation.negated,  # what the parser makes of ``not (…)``
+    ("tostring", 1): Translation.to_string,
+    ("lower", 1): Translation.lower,
+    ("least", 2): Translation.smaller,
+    ("greatest", 2): Translation.larger,
 }

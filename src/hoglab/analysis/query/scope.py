@@ -22,6 +22,7 @@ from hoglab.analysis.query.model import (
     Question,
     TableSource,
     group_column,
+    group_property,
     later,
     tables_of,
 )
@@ -106,6 +107,14 @@ class Scope:
     def row(self) -> RelationRow:
         """A row of events: the columns that it reads are noted for the next subquery."""
         return RelationRow(self.dialect, self.parameters, self.relation)
+
+    def group_place(self, chain: Sequence[str]) -> tuple[str, str] | None:
+        """Return column and key of a property of an event's group that the question reads; None for other names."""
+        asked, question = group_property(chain), self.question
+        if asked is None or asked[0] not in question.groups:
+            return None
+        index, key = asked
+        return (group_column(index), key) if key in question.group_properties[index] else None
 
     def beside(self, question: Question) -> Scope:
         """Return the scope of another question in the same statement."""

@@ -16,12 +16,10 @@ from hoglab.cli.functions.options import (
     DryRunOption,
     FromOption,
     FunctionArgument,
-    KeyOption,
     ToOption,
-    api,
     function_path,
 )
-from hoglab.cli.options import HostOption, JsonOption, ProjectOption
+from hoglab.cli.options import HostOption, JsonOption, KeyOption, ProjectOption, api
 from hoglab.terminal import echo, plain_console
 
 if TYPE_CHECKING:

@@ -10,12 +10,10 @@ import typer
 from hoglab.cli.functions.options import (
     DryRunOption,
     FromOption,
-    KeyOption,
     ToOption,
-    api,
     function_path,
 )
-from hoglab.cli.options import HostOption, JsonOption, ProjectOption
+from hoglab.cli.options import HostOption, JsonOption, KeyOption, ProjectOption, api
 from hoglab.terminal import echo
 
 dead_letters_app = typer.Typer(help="Events that did not become runs of functions.", no_args_is_help=True)

@@ -8,19 +8,11 @@ from uuid import UUID
 import typer
 
 from hoglab.cli.errors import OperatorError
-from hoglab.cli.options import load_settings
 
 if TYPE_CHECKING:
     from hoglab.cli.api_client import ApiClient
 
 FunctionArgument = Annotated[str, typer.Argument(metavar="FUNCTION", help="Id or name of the function.")]
-KeyOption = Annotated[
-    str | None,
-    typer.Option(
-        "--key", envvar="HOGLAB_API_KEY", help="Personal API key (phx_…) with the scope hog_function.",
-        show_default=False,
-    ),
-]  # fmt: skip
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")]
 FromOption = Annotated[
     str | None, typer.Option("--from", metavar="TIME", help="The first moment (UTC).", show_default=False)
@@ -29,17 +21,6 @@ ToOption = Annotated[
     str | None,
     typer.Option("--to", metavar="TIME", help="The end, which is not in it (UTC).", show_default=False),
 ]
-
-
-def api(host: str | None, key: str | None, project: int) -> ApiClient:
-    """Return the server to talk to. Raises `OperatorError`."""
-    from hoglab.cli.api_client import ApiClient
-
-    if not key:
-        raise OperatorError(
-            "give --key or set HOGLAB_API_KEY (`hoglab keys create --scopes hog_function:write,…`)"
-        )
-    return ApiClient(host or load_settings().public_url, key, project)
 
 
 def function_path(client: ApiClient, wanted: str) -> str:

@@ -270,3 +270,8 @@ def _spreadsheet_cell(column: str, kind: str) -> str:
 def without_apostrophe(text: str) -> str:
     """Return a text of a CSV file of ours as it was."""
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
+
+
+def spreadsheet_text(text: str) -> str:
+    """Return a text for a cell of CSV, with an apostrophe where a spreadsheet would take it for a formula."""
+    return f"'{text}" if _FORMULA.match(text) else text
