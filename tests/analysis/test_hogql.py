@@ -20,6 +20,7 @@ from tests.waiting import wait_for
 
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.hogql import hogql_answer, read_hogql
+from hoglab.analysis.hogql.answer import built
 from hoglab.analysis.hogql.reading import DEFAULT_ROWS, MAX_COLUMNS, MAX_ROWS
 from hoglab.http.identity import Project
 
@@ -319,6 +320,32 @@ def test_names_are_values(engine: Engine) -> None:
     engine.add([Event("ann", START, "page", {name: "pro"})], project_id=project.id)
     text = "select properties['" + name.replace("\\", "\\\\").replace("'", "\\'") + "'] as x from events"
     assert ask(engine, project, text)["results"] == [["pro"]]
+
+
+def test_an_answer_that_is_too_large_is_refused_before_it_is_fetched(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = project_in()
+    texts = [f"{number:02}" + "x" * 1_000 for number in range(40)]
+    engine.add(
+        [
+            Event("ann", START + timedelta(minutes=number), "page", {"text": text})
+            for number, text in enumerate(texts)
+        ],
+        project_id=project.id,
+    )
+    monkeypatch.setattr("hoglab.analysis.hogql.answer.MAX_ANSWER_BYTES", 10_000)
+    text = "select properties.text, timestamp from events order by timestamp desc"
+    small = ask(engine, project, f"{text} limit 9")
+    assert [row[0] for row in small["results"]] == texts[:-10:-1]
+    assert small["hasMore"]
+    with pytest.raises(DefinitionError, match="ask for fewer"):
+        ask(engine, project, text)
+    runner = engine.computer.runner
+    query = read_hogql({"kind": "HogQLQuery", "query": text})
+    statement = built(runner.dialect, project, query, START + timedelta(days=2))[2]
+    with runner.store.reader() as reader:
+        assert len(runner.executed(reader, statement)) == 10
 
 
 class TestEndpoint:

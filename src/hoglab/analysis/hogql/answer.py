@@ -22,12 +22,14 @@ from hoglab.analysis.hogql.translation import (
 )
 from hoglab.analysis.query.days import zone_of
 from hoglab.analysis.query.event_relation import RESOLVED_EVENTS
-from hoglab.analysis.query.expressions import Sql
+from hoglab.analysis.query.expressions import ExpressionKind, Sql
 from hoglab.analysis.query.scope import SqlStatement
 from hoglab.filters import FilterError
 from hoglab.hog import nodes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hoglab.http.identity import Project
     from hoglab.storage.event_store.dialects import Dialect
 
@@ -125,4 +127,24 @@ def _built(
         f"SELECT {chosen} FROM ({matched}) AS matched{grouped}{having}{ordered} "
         f"LIMIT {query.limit + 1} OFFSET {query.offset}"
     )
+    sql = _cut(sql, [column.kind for column in columns])
     return [name for name, _ in asked], columns, SqlStatement(dialect.finished(sql), scope.parameters.values)
+
+
+def _cut(sql: str, kinds: Sequence[ExpressionKind]) -> str:
+    """Return the statement without the rows behind `MAX_ANSWER_BYTES` of text, which are refused, not sent.
+
+    The row that goes beyond the limit is kept, so that the answer is seen to be too large.
+    """
+    texts = [
+        f"coalesce(length(r{number}), 0)" for number, kind in enumerate(kinds) if kind is ExpressionKind.TEXT
+    ]
+    if not texts:
+        return sql
+    names = ", ".join(f"r{number}" for number in range(len(kinds)))
+    size = " + ".join(texts)
+    before = f"sum({size}) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) - ({size})"
+    return (
+        f"SELECT {names} FROM (SELECT {names}, {before} AS before FROM ({sql}) AS answered) AS weighed "
+        f"WHERE before <= {MAX_ANSWER_BYTES}"
+    )
