@@ -27,7 +27,8 @@ export function Histogram({ project, zone, chosen }: { project: string; zone: st
     post("/api/projects/{project_id}/query/", { project_id: project }, { query: JSON.parse(query) as unknown }).then(
       (answer) => {
         const series = answer.results?.[0]
-        if (!gone) setFound(series ? { ...series, words } : null)
+        // A query in SQL would be answered by rows, which are lists.
+        if (!gone) setFound(series && !Array.isArray(series) ? { ...series, words } : null)
       },
       (error: unknown) => gone || setFault(told(error).detail),
     )
