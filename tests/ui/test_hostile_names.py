@@ -85,6 +85,8 @@ def test_13_7_2_hostile_names(page: Page, lab: Lab, hostile: dict[str, Any]) -> 
         "/p/1/person/hostile%20person": "Newest events",
         "/p/1/flags?search=hostile-flag": "hostile-flag",
         f"/p/1/flags/{hostile['flag']}": "Rules",
+        f"/p/1/flags/{lab.hostile['feature_flag']['id']}": "Variants",
+        f"/p/1/flags/{hostile['flag']}?edit=yes": "Review and save",
         f"/p/1/functions/{hostile['function']}": "Newest log lines",
         f"/p/1/groups/0/{quote(HOSTILE, safe='')}": "Properties",
     }

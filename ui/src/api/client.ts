@@ -84,9 +84,19 @@ export async function send<T>(method: string, url: string, body?: unknown, signa
   compareVersion(response.headers.get("x-hoglab-version"))
   if (response.status === 204) return undefined as T
   const answer: unknown = await response.json().catch(() => null)
+  const tag = response.headers.get("etag")
+  if (tag !== null && typeof answer === "object" && answer !== null) tags.set(answer, tag)
   if (response.ok) return answer as T
   if (response.status === 401 && !url.endsWith("/api/session/")) note({ loggedOut: true })
   throw toError(response, answer)
+}
+
+const tags = new WeakMap<object, string>()
+
+/** The header with which a change is refused unless the object is still as this answer shows it. */
+export function ifStillSo(answer: object): Record<string, string> {
+  const tag = tags.get(answer)
+  return tag === undefined ? {} : { "If-Match": tag }
 }
 
 function compareVersion(theirs: string | null): void {
@@ -109,8 +119,8 @@ export function post<P extends PathOf<"post">>(path: P, parts: Parts<P>, body?: 
   return send("POST", address(path, parts, query), body)
 }
 
-export function patch<P extends PathOf<"patch">>(path: P, parts: Parts<P>, body: unknown): Promise<Answer<P, "patch">> {
-  return send("PATCH", address(path, parts), body)
+export function patch<P extends PathOf<"patch">>(path: P, parts: Parts<P>, body: unknown, headers?: Record<string, string>): Promise<Answer<P, "patch">> {
+  return send("PATCH", address(path, parts), body, undefined, headers)
 }
 
 export function remove<P extends PathOf<"delete">>(path: P, parts: Parts<P>): Promise<void> {

@@ -63,6 +63,7 @@ function moveRow(by: number): void {
 const PAGES = (project: string): Command[] => [
   { text: "Experiments", kind: "Go to", to: `/p/${project}/experiments` },
   { text: "Flags", kind: "Go to", to: `/p/${project}/flags` },
+  { text: "New flag", kind: "Create", to: `/p/${project}/flags/new` },
   { text: "Live events", kind: "Go to", to: `/p/${project}/events/live` },
   { text: "System status", kind: "Go to", to: "/status" },
   { text: "Events", kind: "Go to", to: `/p/${project}/events` },

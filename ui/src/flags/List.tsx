@@ -3,14 +3,14 @@
 import { useEffect, useRef, useState } from "preact/hooks"
 import { address } from "../api/client"
 import { useGet } from "../api/queryCache"
-import { useSession } from "../api/session"
+import { lacks, useSession } from "../api/session"
 import { Badge, Button, Link, Name, When } from "../kit/basics"
 import { Search, Select } from "../kit/forms"
 import { usePlace, useSettled, useTitle } from "../kit/hooks"
 import { Column, makersOf, MakerSelect, makerText, Pages } from "../kit/lists"
 import { Empty, Loaded } from "../kit/states"
 import { clipped, MISSING, visible } from "../lib/format"
-import { ask, pathOf } from "../lib/router"
+import { ask, go, pathOf } from "../lib/router"
 import { DEFAULT_ORDER, type Flag, FLAGS, givenTo, listQuery, PAGE } from "./model"
 import { Switch } from "./Switch"
 
@@ -31,6 +31,7 @@ export default function Flags({ project, zone }: { project: string; zone: string
     <>
       <header class="page-head">
         <h1 class="grow">Flags</h1>
+        <NewFlag project={project} />
       </header>
       <Filters flags={flags.value?.results ?? []} />
       <Loaded answer={flags} rows={8}>
@@ -139,6 +140,14 @@ function Filters({ flags }: { flags: readonly Flag[] }) {
       {tags.current.size > 0 && <Select label="Tag" value={value("tag")} options={[["", "Any"], ...[...tags.current].sort().map((tag) => [tag, visible(tag.slice(0, 60))] as const)]} onChange={change("tag")} />}
       <Select label="Archive" value={value("archived")} options={[["", "Not archived"], ["true", "Archived"]]} onChange={change("archived")} />
     </div>
+  )
+}
+
+function NewFlag({ project }: { project: string }) {
+  return (
+    <Button kind="primary" lacks={lacks("feature_flag:write")} onClick={() => go(pathOf("p", project, "flags", "new"))}>
+      New flag
+    </Button>
   )
 }
 
