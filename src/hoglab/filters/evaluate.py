@@ -122,28 +122,37 @@ def text_of(value: Any) -> str:
 
 
 def number_of(value: Any) -> float | None:
-    """Return a value as float64: a number, or text of at most `MAX_NUMBER_LENGTH` characters that is one.
+    """Return a value as finite float64: a number, or text of at most `MAX_NUMBER_LENGTH` characters that is one.
 
-    None for everything else, booleans included.
+    None for everything else, booleans and numbers that are too large included, as posthog-python has it.
     """
     if isinstance(value, bool):
         return None
-    if isinstance(value, float):
-        return value
+    if isinstance(value, str) and (len(value) > MAX_NUMBER_LENGTH or not _NUMBER.fullmatch(value)):
+        return None
+    if not isinstance(value, int | float | str):
+        return None
     try:
-        if isinstance(value, int):
-            return float(value)
-        if isinstance(value, str) and len(value) <= MAX_NUMBER_LENGTH and _NUMBER.fullmatch(value):
-            return float(value)
+        number = float(value)
     except OverflowError:
         return None
-    return None
+    return number if math.isfinite(number) else None
 
 
-_NUMBER = anchored(
-    r"[+-]?(?:(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:e[+-]?[0-9]++)?|inf|infinity|nan)",
-    IGNORECASE | ASCII,
-)
+_NUMBER = anchored(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:e[+-]?[0-9]++)?", IGNORECASE | ASCII)
+
+
+MAX_EXACT: Final = 2**53
+"""Size from which on two integers may be one float64."""
+
+
+def is_long_integer(value: Any) -> bool:
+    """Return whether a value is an integer, or text of one, that float64 may not tell from its neighbours."""
+    number = number_of(value)
+    return number is not None and abs(number) >= MAX_EXACT and _INTEGER.fullmatch(text_of(value)) is not None
+
+
+_INTEGER = anchored(r"[+-]?[0-9]++", ASCII)
 
 
 def _never(_value: Any) -> bool:
@@ -300,7 +309,7 @@ def _not_between(value: Any, _context: EvaluationContext) -> Predicate:
 
     def matches(actual: Any) -> bool:
         number = number_of(actual)
-        return number is not None and not math.isnan(number) and not low <= number <= high
+        return number is not None and not low <= number <= high
 
     return matches
 

@@ -5,7 +5,6 @@ A filter with such an operand would be stored, compiled and false for everybody,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -80,8 +79,7 @@ def _shown(value: Any) -> str:
 
 
 def _number(operator: str, value: Any) -> str | None:
-    number = number_of(value)
-    if number is not None and math.isfinite(number):
+    if number_of(value) is not None:
         return None
     return f"Operator {operator} requires a number, got {_shown(value)}."
 

@@ -8,7 +8,6 @@ differs between engines is behind `PropertyDialect`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
@@ -25,7 +24,7 @@ from hoglab.filters.elements import (
     selector_pattern,
     tag_pattern,
 )
-from hoglab.filters.evaluate import number_of, text_of
+from hoglab.filters.evaluate import is_long_integer, number_of, text_of
 from hoglab.filters.model import GROUP_TYPES, FilterError, PropertyFilter, PropertyGroup
 from hoglab.filters.operands import text_problem
 from hoglab.filters.searching import compile_regex
@@ -111,8 +110,11 @@ class PropertyDialect(Protocol):
         """Return text that is a decimal number as float64 (infinite beyond its range); NULL for any other text."""
         ...
 
-    def contains(self, text: str, pattern: str) -> str:
-        """Return whether text matches a LIKE pattern, whatever the case."""
+    def contains(self, text: str, pattern: str, *, escapes: bool = False) -> str:
+        """Return whether text matches a LIKE pattern, whatever the case.
+
+        ``escapes``: a backslash takes the character behind it literally; without, it stands for itself.
+        """
         ...
 
     def like(self, text: str, pattern: str) -> str:
@@ -448,8 +450,7 @@ def _equals(field_: FilterField, value: Any, scope: FilterScope) -> str:
 
 def _comparable(value: Any) -> float | None:
     """Return the number that a value is compared with as one; None: as text alone."""
-    number = number_of(value)
-    return None if number is None or not math.isfinite(number) else number
+    return None if is_long_integer(value) else number_of(value)
 
 
 def _differs(field_: FilterField, value: Any, scope: FilterScope) -> str:
@@ -459,15 +460,26 @@ def _differs(field_: FilterField, value: Any, scope: FilterScope) -> str:
 
 
 def _contains(field_: FilterField, value: Any, scope: FilterScope) -> str:
-    return scope.dialect.contains(field_.text, scope.parameters.bind(f"%{text_of(value)}%"))
+    return _has_text(field_, "%", value, "%", scope)
 
 
 def _starts(field_: FilterField, value: Any, scope: FilterScope) -> str:
-    return scope.dialect.contains(field_.text, scope.parameters.bind(f"{text_of(value)}%"))
+    return _has_text(field_, "", value, "%", scope)
 
 
 def _ends(field_: FilterField, value: Any, scope: FilterScope) -> str:
-    return scope.dialect.contains(field_.text, scope.parameters.bind(f"%{text_of(value)}"))
+    return _has_text(field_, "%", value, "", scope)
+
+
+_WILDCARDS: Final = str.maketrans({character: f"\\{character}" for character in r"\%_"})
+
+
+def _has_text(field_: FilterField, before: str, value: Any, behind: str, scope: FilterScope) -> str:
+    """Return the condition that a text is in a field; ``%`` and ``_`` in it stand for themselves, as in flags."""
+    text = text_of(value)
+    escaped = text.translate(_WILDCARDS)
+    pattern = scope.parameters.bind(f"{before}{escaped}{behind}")
+    return scope.dialect.contains(field_.text, pattern, escapes=escaped != text)
 
 
 def _like(field_: FilterField, value: Any, scope: FilterScope) -> str:
@@ -501,7 +513,7 @@ def _negated(test: _Test) -> _Test:
 
 def _compared(operator: str) -> _Test:
     def test(field_: FilterField, value: Any, scope: FilterScope) -> str:
-        number = _comparable(value)
+        number = number_of(value)
         if number is None:
             raise FilterError("must be a number", "")
         return f"{field_.number} {operator} {scope.parameters.bind(number)}"

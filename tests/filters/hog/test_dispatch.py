@@ -272,6 +272,26 @@ def test_many_thresholds_and_patterns_on_one_property(value: Any) -> None:
     same(filters, [filter_globals(properties={"n": value}), filter_globals()])
 
 
+SPELLINGS: list[Any] = [
+    *("pro", "free", "", "null", "true", "false", "True", True, False),
+    *("0", 0, "-0", "1", "1.0", 1, "10", 10, "1e1", "+10", " 10", "0x10", "nan", "inf", "1e400", 1e300),
+    *(2**53 - 1, 2**53, str(2**53 + 1), 2**53 + 1, 2**60, f"{2**53}.0", "[]", "{}", '["pro"]'),
+]
+
+
+@pytest.mark.parametrize(
+    "value", [*SPELLINGS, None, 10.0, 1.5, -0.0, float("nan"), [], ["pro"], {}, 2**53 + 2]
+)
+def test_many_texts_that_one_property_may_equal(value: Any) -> None:
+    """Looked up in one table; a number or boolean equals the texts that spell it."""
+    tests = [("exact", operand) for operand in SPELLINGS] + [("in", ["pro", 10]), ("is_not", 10)]
+    filters = [compiled({"properties": [leaf("event", "n", test)]}) for test in tests]
+    filters += [
+        compiled({"properties": [leaf("event", "n", test), leaf("event", "m", ("gt", 1))]}) for test in tests
+    ]
+    same(filters, [filter_globals(properties={"n": value, "m": number}) for number in (0, 2)])
+
+
 TEXTS = [
     "a",
     "ab",

@@ -82,7 +82,7 @@ def test_truth_table_b(vip: Any, expected: bool) -> None:
 
 
 def test_json_booleans_compare_as_booleans() -> None:
-    assert leaf_matches(1, operator="exact", value=[True])
+    assert not leaf_matches(1, operator="exact", value=[True])
     assert leaf_matches("true", operator="exact", value=True)
     assert not leaf_matches("false", operator="exact", value=True)
 
@@ -99,9 +99,12 @@ TABLE: list[tuple[str, Any, str]] = [  # one letter for each of VALUES: T matche
     ("exact", ["5", "10"], "---TTT---"),
     ("exact", ["10"], "-----T---"),
     ("exact", "", "--T------"),
-    ("exact", 1, "------T--"),
+    ("exact", 0, "---------"),
+    ("exact", 1, "---------"),
+    ("exact", [None, "5"], "TT-TT----"),
     ("is_not", "5", "TTT--TTTT"),
     ("is_not", ["5", "10"], "TTT---TTT"),
+    ("is_not", [None, "5"], "--T--TTTT"),
     ("is_set", None, "--TTTTTTT"),
     ("is_not_set", None, "TT-------"),
     ("icontains", "5", "---TT----"),
@@ -114,14 +117,16 @@ TABLE: list[tuple[str, Any, str]] = [  # one letter for each of VALUES: T matche
     ("not_icontains", "5", "TTT--TTTT"),
     ("not_icontains", "nul", "TTTTTTTTT"),
     ("not_icontains", ["5", "10"], "TTT---TTT"),
+    ("icontains", "_", "---------"),
+    ("not_icontains", "%", "TTTTTTTTT"),
     ("icontains_multi", ["5", "rue"], "---TT-T--"),
     ("icontains_multi", "5", "---TT----"),
     ("icontains_multi", ["%"], "---------"),
     ("not_icontains_multi", ["5", "null"], "TTT--TTTT"),
     ("regex", "^5$", "---TT----"),
     ("regex", "ul+", "---------"),
-    ("regex", "", "---------"),
-    ("regex", "^$", "---------"),
+    ("regex", "", "--TTTTTTT"),
+    ("regex", "^$", "--T------"),
     ("regex", ["^5$", "^10$"], "---TTT---"),
     ("not_regex", "^5$", "TTT--TTTT"),
     ("not_regex", "ul+", "TTTTTTTTT"),
@@ -557,7 +562,7 @@ def test_other_cohorts_are_refused(identifier: int, reason: str) -> None:
         ),
         (
             {"events": [{"id": "a", "properties": [{"key": "p", "value": "x"}]}]},
-            [32, "a", 32, "event", 1, 1, 11, 32, "x", 32, "p", 32, "properties", 1, 2, 11, 3, 2],
+            [32, "a", 32, "event", 1, 1, 11, 32, "x", 44, 1, 32, "p", 32, "properties", 1, 2, 21, 3, 2],
         ),
         (
             {"properties": [{"key": "p", "operator": "is_set", "value": "is_set"}]},

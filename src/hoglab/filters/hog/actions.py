@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hoglab.filters.hog.conditions import Condition, Leaf, both, equal, is_set, plain
+from hoglab.filters.hog.conditions import Condition, Leaf, both, is_set, plain, same_text
 from hoglab.filters.hog.operators import Operand, condition
 from hoglab.filters.hog.properties import PropertyBuilder, selector_condition, tag_condition
 from hoglab.filters.hog.tree import call, compare, const, field, lambda_
@@ -57,8 +57,8 @@ def _matching(place: Expr, value: str, way: str | None, path: str) -> Leaf:
     if way == "regex":
         return _regex(place, value, path)
     if way == "contains":
-        return plain(compare("ilike", place, const(f"%{value}%")))
-    return equal(place, value)
+        return condition(place, "icontains", Operand(value, path))
+    return same_text(place, value)
 
 
 def _url(value: str, way: str | None, path: str) -> Leaf:
@@ -66,7 +66,7 @@ def _url(value: str, way: str | None, path: str) -> Leaf:
     if way == "regex":
         return _regex(place, value, f"{path}.url")
     if way == "exact":
-        return equal(place, value)
+        return condition(place, "exact", Operand(value, f"{path}.url"))
     pattern = f"%{value}%"
     is_like = plain(compare("like", place, const(pattern)))
     return both([is_set(place), is_like]) if like("null", pattern) else is_like

@@ -16,7 +16,6 @@ from hoglab.hog import nodes
 from hoglab.hog.values import compile_regex, ge, gt, le, like_matcher, lt
 
 if TYPE_CHECKING:
-    from hoglab.filters.hog.tree import Scalar
     from hoglab.filters.model import PropertyFilter
     from hoglab.hog.nodes import Expr
 
@@ -35,6 +34,8 @@ class Predicate:
 
     ``operand`` is what a property is compared with; ``negated``: it holds if that fails.
 
+    ``spelt`` is the number or boolean that equals a condition of kind ``text``, too: the one that its text spells.
+
     ``when_null`` is the answer where the property is null or missing. Two decisions with the same ``key`` are alike.
     """
 
@@ -44,6 +45,7 @@ class Predicate:
     operand: Any = None
     negated: bool = False
     when_null: bool = False
+    spelt: float | bool | None = None
 
     @property
     def key(self) -> object:
@@ -161,33 +163,22 @@ def is_not_set(place: Expr) -> Leaf:
     return _known(compare("==", place, NULL), _chain(place), "set", None, negated=True, when_null=True)
 
 
-def equal(place: Expr, value: Scalar) -> Leaf:
-    """Return whether a property equals a value, by the rules of `=`."""
-    if value is None:
-        return is_not_set(place)
-    return _text_or_plain(compare("==", place, const(value)), place, value)
+def same_text(place: Expr, text: str) -> Leaf:
+    """Return whether something that is always a text, such as the name of an event, is a text."""
+    return _known(compare("==", place, const(text)), _chain(place), "text", text)
 
 
-def unequal(place: Expr, value: Scalar) -> Leaf:
-    """Return whether a property does not equal a value."""
-    if value is None:
-        return is_set(place)
-    return _text_or_plain(compare("!=", place, const(value)), place, value, negated=True)
+def among(place: Expr, texts: Mapping[str, float | bool | None], *, negated: bool = False) -> Leaf:
+    """Return whether a property is (not) one of some texts, or a number or boolean that one of them spells.
 
-
-def _text_or_plain(node: Expr, place: Expr, value: Scalar, *, negated: bool = False) -> Leaf:
-    if not isinstance(value, str):
-        return plain(node)
-    return _known(node, _chain(place), "text", value, negated=negated, when_null=negated)
-
-
-def among(place: Expr, values: Sequence[Scalar], *, negated: bool = False) -> Leaf:
-    """Return whether a property is (not) one of some values, by the rules of `in`; null is none of them."""
-    texts = frozenset(value for value in values if isinstance(value, str))
-    node = compare("not in" if negated else "in", place, tuple_(values))
-    return _known(
-        node, _chain(place), "texts", texts, negated=negated, when_null=(None in values) is not negated
-    )
+    ``texts`` has the value that each spells. Compared by the rules of `in`: nothing is converted.
+    """
+    others = [value for value in texts.values() if value is not None]
+    node = compare("not in" if negated else "in", place, tuple_([*texts, *others]))
+    if len(texts) > 1:
+        return _known(node, _chain(place), "texts", frozenset(texts), negated=negated, when_null=negated)
+    ((text, spelt),) = texts.items()
+    return _known(node, _chain(place), "text", text, negated=negated, when_null=negated, spelt=spelt)
 
 
 def contains(place: Expr, pattern: str, *, negated: bool = False) -> Leaf:
@@ -235,11 +226,12 @@ def _known(
     *,
     negated: bool = False,
     when_null: bool = False,
+    spelt: float | bool | None = None,
 ) -> Leaf:
     """Return a condition of a known kind if what it looks at is a property, else a plain one."""
     if chain is None:
         return plain(node)
-    return Leaf(node, (Predicate(node, chain, kind, operand, negated, when_null),))
+    return Leaf(node, (Predicate(node, chain, kind, operand, negated, when_null, spelt),))
 
 
 def _chain(place: Expr) -> Chain | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hoglab.filters.hog.actions import step_conditions, steps_of
-from hoglab.filters.hog.conditions import AllOf, Condition, Leaf, equal
+from hoglab.filters.hog.conditions import AllOf, Condition, Leaf, same_text
 from hoglab.filters.hog.properties import FilterContext, PropertyBuilder, UnsupportedCohortError
 from hoglab.filters.hog.tree import FALSE, all_of, any_of, field
 from hoglab.filters.model import FilterError
@@ -34,7 +34,7 @@ class Branch:
     @property
     def name(self) -> Leaf | None:
         """The condition on the event's name."""
-        return None if self.event is None else equal(field("event"), self.event)
+        return None if self.event is None else same_text(field("event"), self.event)
 
     @property
     def node(self) -> Expr:

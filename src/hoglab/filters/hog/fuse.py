@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -41,7 +41,7 @@ from hoglab.hog.codegen import (
     store,
 )
 from hoglab.hog.nodes import Expr
-from hoglab.hog.values import LONG, compile_regex, eq, free_of_charge
+from hoglab.hog.values import LONG, compile_regex, free_of_charge
 from hoglab.patterns import escape
 
 MAX_NESTING = 12
@@ -230,9 +230,12 @@ class _Block:
     def look_up(self, chain: Chain, chosen: Sequence[_Pending]) -> None:
         """Decide all cases that compare a property with a text by looking its value up."""
         groups: dict[str, list[_Pending]] = {}
+        spellings: dict[object, dict[str, None]] = {}
         for case in chosen:
             decision = case.text_on(chain)
             if decision is not None:
+                if decision.spelt is not None:
+                    spellings.setdefault(_spelt_key(decision.spelt), {})[decision.operand] = None
                 groups.setdefault(decision.operand, []).append(_Pending(case.place, case.left - {decision}))
         entries: dict[str, Entry] = {}
         for text, members in groups.items():
@@ -248,7 +251,7 @@ class _Block:
             _extend(item(name(hit), const(0))),
             ast.If(_is_not_null(more_of_it), [run(ast.Call(more_of_it, [name("g"), name("r")], []))], []),
         ]
-        odd = run(call(self.constant(_by_comparison(table)), name("g"), name("r"), name(value)))
+        odd = run(call(self.constant(_by_spelling(table, spellings)), name("g"), name("r"), name(value)))
         look = assign(store(hit), call(self.constant(table.get), name(value)))
         self.statements.append(
             ast.If(
@@ -531,14 +534,23 @@ def _by_asking(
     return find
 
 
-def _by_comparison(table: dict[str, Any]) -> Callable[[Globals, list[int], Any], None]:
-    """Return the fallback of a table for a value that is no text: it may equal several texts, by the rules of `=`."""
+def _by_spelling(
+    table: dict[str, Any], spellings: Mapping[object, Iterable[str]]
+) -> Callable[[Globals, list[int], Any], None]:
+    """Return the fallback of a table for a value that is no text: several of its texts may spell the value."""
 
     def find(globals_: Globals, hits: list[int], value: Any) -> None:
-        for text, (places, more) in table.items():
-            if eq(value, text):
-                hits.extend(places)
-                if more is not None:
-                    more(globals_, hits)
+        for text in spellings.get(_spelt_key(value), ()):
+            places, more = table[text]
+            hits.extend(places)
+            if more is not None:
+                more(globals_, hits)
 
     return find
+
+
+def _spelt_key(value: Any) -> object:
+    """Return a key that two numbers or booleans share exactly if they are the same; other values equal no text."""
+    if value.__class__ is bool:
+        return "boolean", value
+    return value if value.__class__ is int or value.__class__ is float else None

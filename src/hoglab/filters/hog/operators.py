@@ -7,13 +7,13 @@ of null is ``null``, its number is 0), and only there, a test for null is put in
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from hoglab.filters.evaluate import number_of
+from hoglab.filters.evaluate import is_long_integer, number_of
+from hoglab.filters.evaluate import text_of as json_text
 from hoglab.filters.hog.conditions import (
     NOTHING,
     NUMBER_TEXT,
@@ -23,7 +23,6 @@ from hoglab.filters.hog.conditions import (
     both,
     contains,
     either,
-    equal,
     is_not_set,
     is_set,
     matches,
@@ -31,9 +30,8 @@ from hoglab.filters.hog.conditions import (
     ordered,
     plain,
     text_of,
-    unequal,
 )
-from hoglab.filters.hog.tree import Scalar, array, call, compare, concat, const
+from hoglab.filters.hog.tree import Scalar, array, call, compare, concat, const, tuple_
 from hoglab.filters.model import FilterError
 from hoglab.filters.operands import text_problem
 from hoglab.filters.semver import caret_range, parse_version, wildcard_range
@@ -67,6 +65,10 @@ class Operand:
 
     def one(self, value: Any) -> Operand:
         return Operand(value, self.path, self.timezone, self.path_cleaning)
+
+    def values(self) -> list[Any]:
+        """Return the values of a list, or the one value."""
+        return self.value if isinstance(self.value, list) else [self.value]
 
     def scalar(self) -> Scalar:
         if isinstance(self.value, (list, dict)):
@@ -126,57 +128,38 @@ def _true_when_null(field: Expr, built: Leaf, *, answer: bool) -> Leaf:
 
 
 def _exact(field: Expr, operand: Operand) -> Leaf:
-    return equal(field, operand.scalar())
+    """Return whether a property equals a value, or one of several: as a text, or as the number that a text spells.
+
+    Metrics compare alike. The language's ``=`` would take false for any text, an empty text for 0, and true for 1.
+    """
+    return either(_equals(field, operand, negated=False))
 
 
 def _is_not(field: Expr, operand: Operand) -> Leaf:
-    return unequal(field, operand.scalar())
+    return both(_equals(field, operand, negated=True))
 
 
-def _one_of(field: Expr, operand: Operand) -> Leaf:
-    """Return the equal to any of the values by the rules of `=`, which `in` alone does not convert by."""
-    alike = _alike(operand.value)
-    if alike is not None:
-        return among(field, alike)
-    return either([_exact(field, operand.one(value)) for value in operand.value])
+def _equals(field: Expr, operand: Operand, *, negated: bool) -> list[Leaf]:
+    """Return conditions of which one holds if a property equals one of some values; ``negated``: all, if none."""
+    scalars = [operand.one(value).scalar() for value in operand.values()]
+    texts = {text: _spelt(text) for text in (json_text(scalar) for scalar in scalars if scalar is not None)}
+    long = [text for text in texts if is_long_integer(text)]
+    conditions = []
+    if None in scalars:
+        conditions.append(is_set(field) if negated else is_not_set(field))
+    if texts:
+        conditions.append(among(field, texts, negated=negated))
+    if long:
+        op = "not in" if negated else "in"
+        conditions.append(plain(compare(op, text_of(field), tuple_(long))))
+    return conditions
 
 
-def _none_of(field: Expr, operand: Operand) -> Leaf:
-    alike = _alike(operand.value)
-    if alike is not None:
-        return among(field, alike, negated=True)
-    return both([_is_not(field, operand.one(value)) for value in operand.value])
-
-
-def _alike(values: list[Any]) -> list[Scalar] | None:
-    """Return every value that equals one of these texts, or None when there is no such finite list.
-
-    A number equals a text by the text's number; true equals only the text ``true``, false every other text.
-    """
-    if not all(isinstance(value, str) for value in values):
-        return None
-    scalars: list[Scalar] = list(dict.fromkeys(values))
-    numbers = dict.fromkeys(to_number(value) for value in values)
-    scalars += [number for number in numbers if number - number == 0]  # neither NaN nor infinite
-    if any(number in (float("inf"), float("-inf")) for number in numbers):
-        return None
-    if any(value != "true" for value in values):
-        scalars.append(False)
-    if "true" in values:
-        scalars.append(True)
-    return scalars
-
-
-def _in(field: Expr, operand: Operand) -> Leaf:
-    if isinstance(operand.value, list):
-        return _one_of(field, operand)
-    return _exact(field, operand)
-
-
-def _not_in(field: Expr, operand: Operand) -> Leaf:
-    if isinstance(operand.value, list):
-        return _none_of(field, operand)
-    return _is_not(field, operand)
+def _spelt(text: str) -> float | bool | None:
+    """Return the boolean or number that a text spells, None for a long integer: constants of programs are float64."""
+    if text in ("true", "false"):
+        return text == "true"
+    return None if number_of(text) is None or is_long_integer(text) else to_number(text)
 
 
 def _cleaned_path(field: Expr, operand: Operand) -> Leaf:
@@ -188,19 +171,30 @@ def _cleaned_path(field: Expr, operand: Operand) -> Leaf:
 # --- text ---
 
 
+def _has_wildcards(operand: Operand) -> bool:
+    """Return whether the text to look for has characters that would stand for others in a pattern of ``ilike``."""
+    return not _WILDCARDS.isdisjoint(operand.text())
+
+
+_WILDCARDS = frozenset("%_")
+
+
 def _icontains(field: Expr, operand: Operand) -> Leaf:
+    if _has_wildcards(operand):  # which `multiSearchAny` takes literally, as flags do
+        return _icontains_multi(field, operand)
     pattern = f"%{operand.text()}%"
     return _false_when_null(field, contains(field, pattern), answer=ilike("null", pattern))
 
 
 def _not_icontains(field: Expr, operand: Operand) -> Leaf:
+    if _has_wildcards(operand):
+        return _not_icontains_multi(field, operand)
     pattern = f"%{operand.text()}%"
     return _true_when_null(field, contains(field, pattern, negated=True), answer=not ilike("null", pattern))
 
 
 def _needles(operand: Operand) -> list[str]:
-    values = operand.value if isinstance(operand.value, list) else [operand.value]
-    return [operand.one(value).text() for value in values]
+    return [operand.one(value).text() for value in operand.values()]
 
 
 def _searched(op: str, field: Expr, needles: list[str]) -> Leaf:
@@ -228,14 +222,25 @@ def _pattern(operand: Operand) -> tuple[str, bool]:
         raise operand.error(error.message) from None
 
 
+def _found(field: Expr, pattern: str) -> Leaf:
+    """Return whether a pattern is found in a property.
+
+    `match` alone finds nothing in an empty text, and no empty pattern.
+    """
+    if not pattern:
+        return is_set(field)
+    in_text = matches(field, pattern)
+    return either([in_text, among(field, {"": None})]) if compile_regex(pattern).search("") else in_text
+
+
 def _regex(field: Expr, operand: Operand) -> Leaf:
     pattern, in_null = _pattern(operand)
-    return _false_when_null(field, matches(field, pattern), answer=in_null)
+    return _false_when_null(field, _found(field, pattern), answer=in_null)
 
 
 def _not_regex(field: Expr, operand: Operand) -> Leaf:
     pattern, in_null = _pattern(operand)
-    return _true_when_null(field, negated(matches(field, pattern)), answer=not in_null)
+    return _true_when_null(field, negated(_found(field, pattern)), answer=not in_null)
 
 
 # --- order ---
@@ -261,9 +266,8 @@ def _bounds(operand: Operand) -> tuple[float, float]:
 
 
 def _number(value: Any) -> float | None:
-    """Return a value as the number that flags read in it, None for others and for infinite ones."""
-    number = number_of(value)
-    if number is None or not math.isfinite(number):
+    """Return a value as the number that flags read in it, None for others."""
+    if number_of(value) is None:
         return None
     return value if isinstance(value, (int, float)) else to_number(value)
 
@@ -425,8 +429,8 @@ OPERATORS: Mapping[str, Build] = {
     "max": _ordered("<="),
     "between": _between,
     "not_between": _not_between,
-    "in": _in,
-    "not_in": _not_in,
+    "in": _exact,
+    "not_in": _is_not,
     "is_date_exact": _dated("=="),
     "is_date_before": _dated("<"),
     "is_date_after": _dated(">"),
@@ -450,10 +454,10 @@ _NEGATIVE = frozenset(
     {"is_not", "not_icontains", "not_icontains_multi", "not_regex", "not_in", "semver_neq", "is_not_set"}
 )
 _LISTED: Mapping[str, Build] = {
-    "exact": _one_of,
-    "in": _one_of,
-    "is_not": _none_of,
-    "not_in": _none_of,
+    "exact": _exact,
+    "in": _exact,
+    "is_not": _is_not,
+    "not_in": _is_not,
     "icontains": _icontains_multi,
     "not_icontains": _not_icontains_multi,
     "icontains_multi": _icontains_multi,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-COMPILER_VERSION: Final = 3
+COMPILER_VERSION: Final = 4
 """Number stored beside the compiled form of a function; functions with another number are compiled again at start.
 
 It must be raised whenever the same function compiles to other bytecode or JavaScript. A test compares the compiled

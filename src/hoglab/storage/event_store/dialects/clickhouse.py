@@ -82,8 +82,8 @@ class ClickHouse:
     def number(self, text: str) -> str:
         return f"if(match({text}, '{_NUMBER}'), toFloat64OrNull({text}), NULL)"
 
-    def contains(self, text: str, pattern: str) -> str:
-        return f"{text} ILIKE {_without_escapes(pattern)}"
+    def contains(self, text: str, pattern: str, *, escapes: bool = False) -> str:
+        return f"{text} ILIKE {pattern if escapes else _without_escapes(pattern)}"
 
     def like(self, text: str, pattern: str) -> str:
         return f"{text} LIKE {_without_escapes(pattern)}"
