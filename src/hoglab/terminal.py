@@ -1,7 +1,8 @@
 """Texts for terminals: what strangers wrote cannot move the cursor, set the title, or turn around what is shown.
 
-Control characters, those of the C1 range, direction controls and lone surrogates are shown as JSON escapes
-(``\\u001b``), so that JSON stays the same JSON. All that commands and the log say goes through `plain` or `line`.
+Control characters, those of the C1 range, direction controls, lone surrogates and characters without width (so that
+names that differ look different) are shown as JSON escapes (``\\u001b``), so that JSON stays the same JSON. All that
+commands and the log say goes through `plain` or `line`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from hoglab.patterns import Match, searched
 if TYPE_CHECKING:
     from rich.console import Console
 
-_ACTIVE = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufff9-\ufffb\ud800-\udfff"
+_ACTIVE = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff"
+)
 _CONTROLS = searched(f"[{_ACTIVE}]")
 _CONTROLS_AND_BREAKS = searched(f"[\t\n{_ACTIVE}]")
 

@@ -51,6 +51,16 @@ def test_every_character_that_acts_is_shown() -> None:
     assert plain("ü 🦔 שלום\n\tx") == "ü 🦔 שלום\n\tx"
 
 
+def test_names_with_characters_that_nobody_sees_look_different() -> None:
+    seen = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2}  # signs drawn around numbers
+    unseen = [number for number in range(0x10000) if unicodedata.category(chr(number)) == "Cf"]
+    for number in set(unseen) - seen:
+        name = f"control{chr(number)}"
+        assert plain(name) == line(name) == f"control\\u{number:04x}"
+        assert json.loads(f'"{plain(name)}"') == name
+    assert {0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF} <= set(unseen)
+
+
 def test_json_stays_the_same() -> None:
     for ascii_only in (True, False):
         text = json.dumps({HOSTILE: [HOSTILE]}, ensure_ascii=ascii_only)
