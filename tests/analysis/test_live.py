@@ -140,7 +140,7 @@ def test_bad_queries_are_refused(lab: Lab, query: dict[str, Any], detail: str) -
     assert lab.query(query, status=400)["detail"] == detail
 
 
-@pytest.mark.parametrize("query", [{"kind": "HogQLQuery"}, {"kind": ["TrendsQuery"]}, {"kind": None}, {}])
+@pytest.mark.parametrize("query", [{"kind": "PathsQuery"}, {"kind": ["TrendsQuery"]}, {"kind": None}, {}])
 def test_unknown_kinds_are_refused_with_those_that_there_are(lab: Lab, query: dict[str, Any]) -> None:
     answer = lab.query(query, status=400)
     assert (answer["attr"], answer["code"]) == ("query__kind", "invalid_choice")

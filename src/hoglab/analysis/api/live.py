@@ -164,8 +164,8 @@ class LiveResults:
 
     def _prepared(self, project: Project, query: Mapping[str, Any]) -> PreparedQuery:
         """Prepare the computation of a query. Raises `ApiError`."""
-        query = unwrapped(query)
         try:
+            query = unwrapped(query)
             match query.get("kind"):
                 case "ExperimentQuery":
                     return self._result(project, query)

@@ -57,11 +57,16 @@ class HogqlQuery:
 
 
 def unwrapped(query: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the query that is asked: the ``source`` of a node that says how to show its answer."""
+    """Return the query that is asked: the ``source`` of a node that says how to show its answer.
+
+    Raises `DefinitionError` for such a node without a query.
+    """
+    if query.get("kind") not in WRAPPERS:
+        return query
     source = query.get("source")
-    if query.get("kind") in WRAPPERS and isinstance(source, Mapping):
-        return source
-    return query
+    if not isinstance(source, Mapping):
+        raise DefinitionError("query.source must be a query")
+    return source
 
 
 def read_hogql(query: Mapping[str, Any]) -> HogqlQuery:
