@@ -26,7 +26,7 @@ CEILINGS = {
     "flags": 25,
     "PATCH of an experiment": 60,
     "PATCH of a function": 80,
-    "6. A start with every role": 270,
+    "6. A start with every role": 275,
 }
 """Maximum numbers of modules that a request itself passes through, and a start with all of its threads."""
 FUNCTION = {

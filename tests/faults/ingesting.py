@@ -27,9 +27,9 @@ from tests.waiting import wait_for
 
 from hoglab.app.server import Hoglab
 from hoglab.delivery.dispatch import EventDispatcher
-from hoglab.ingestion import LogIngestion, steps
+from hoglab.ingestion import LogIngestion
 from hoglab.people import PersonService
-from hoglab.settings import Settings
+from hoglab.settings import Settings, rooms
 from hoglab.storage.database import tables
 from hoglab.storage.engines import EventFile
 from hoglab.storage.event_log.log import GroupCommitLog
@@ -193,7 +193,7 @@ def work(folder: Path, address: str, step: str | None, times: int) -> None:
 
 def main(folder: str, address: str, kills: str) -> None:
     """Have one process after the other work on a server; each is forked: to import takes longer than to work."""
-    steps.IngestionLimits = partial(steps.IngestionLimits, read_records=3)  # type: ignore[misc,assignment]
+    rooms.IngestionLimits = partial(rooms.IngestionLimits, read_records=3)  # type: ignore[misc,assignment]
     for step, times in [(FILL, 0), *json.loads(kills), (None, 0)]:
         child = os.fork()
         if child == 0:

@@ -82,8 +82,14 @@ def killed(stopped: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     used = Path(shutil.copytree(stopped, folder / "used"))
     hoglab = Hoglab.open(Settings(data=used))
     hoglab.start()
-    send(hoglab, EVENTS, EVENTS + 50)
-    left = Path(shutil.copytree(used, folder / "left", ignore=shutil.ignore_patterns("*.sock")))
+    left = folder / "left"
+    for first in range(EVENTS, 2 * EVENTS, 50):
+        send(hoglab, first, first + 50)
+        shutil.copytree(used, left, ignore=shutil.ignore_patterns("*.sock"))
+        # A server empties the logs soon after its start, and then once an hour.
+        if all(log.stat().st_size for log in left.glob("*-wal")):
+            break
+        shutil.rmtree(left)
     hoglab.stop()
     return left
 
