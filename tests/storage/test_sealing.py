@@ -364,6 +364,13 @@ class TestExport:
         assert [uuid for (uuid,) in found] == [str(row.uuid) for row in rows]
 
 
+@pytest.fixture(scope="module")
+def engine() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield an engine without a file, for all examples: to open one takes longer than to ask it."""
+    with duckdb.connect() as connection:
+        yield connection
+
+
 class TestCopies:
     @settings(max_examples=examples(150), deadline=None)
     @given(
@@ -383,16 +390,20 @@ class TestCopies:
             max_size=8,
         )
     )
-    def test_any_text_comes_back_letter_by_letter(self, documents: list[dict[str, object]]) -> None:
+    def test_any_text_comes_back_letter_by_letter(
+        self, engine: duckdb.DuckDBPyConnection, documents: list[dict[str, object]]
+    ) -> None:
         texts = []
         for number, document in enumerate(documents):
             if number % 2:
                 mirror_initial_properties("$pageview", document)
             texts.append(orjson.dumps(document).decode())
-        self.check(texts)
+        self.check(engine, texts)
 
-    def test_text_that_is_no_json_comes_back(self) -> None:
-        self.check(["{}", "", '{"$set":{', ',"$set":{},"$set_once":{}}', '{"a":1,"$set":{},"$set_once":{}}'])
+    def test_text_that_is_no_json_comes_back(self, engine: duckdb.DuckDBPyConnection) -> None:
+        self.check(
+            engine, ["{}", "", '{"$set":{', ',"$set":{},"$set_once":{}}', '{"a":1,"$set":{},"$set_once":{}}']
+        )
 
     @settings(max_examples=examples(150), deadline=None)
     @given(
@@ -404,22 +415,20 @@ class TestCopies:
             max_size=8,
         )
     )
-    def test_text_that_looks_like_pairs_comes_back(self, heads: list[str]) -> None:
-        with duckdb.connect() as connection:
-            values = "(SELECT unnest($texts::VARCHAR[]) AS properties, unnest($at::INTEGER[]) AS copied_at)"
-            asked = {"texts": [f"{head}rest" for head in heads], "at": [len(head) for head in heads]}
-            found = connection.execute(
-                f"SELECT {whole('properties', 'copied_at')} FROM {values}", asked
-            ).fetchall()
+    def test_text_that_looks_like_pairs_comes_back(
+        self, engine: duckdb.DuckDBPyConnection, heads: list[str]
+    ) -> None:
+        values = "(SELECT unnest($texts::VARCHAR[]) AS properties, unnest($at::INTEGER[]) AS copied_at)"
+        asked = {"texts": [f"{head}rest" for head in heads], "at": [len(head) for head in heads]}
+        found = engine.execute(f"SELECT {whole('properties', 'copied_at')} FROM {values}", asked).fetchall()
         assert [restored(f"{head}rest", len(head)) for head in heads] == [text for (text,) in found]
 
-    def check(self, texts: list[str]) -> None:
-        with duckdb.connect() as connection:
-            values = "(SELECT unnest($texts::VARCHAR[]) AS properties, unnest(range(len($texts))) AS place)"
-            found = connection.execute(
-                f"SELECT {whole('properties', 'copied_at')}, properties, copied_at FROM ({shortened(values)}) "
-                "ORDER BY place",
-                {"texts": texts},
-            ).fetchall()
+    def check(self, engine: duckdb.DuckDBPyConnection, texts: list[str]) -> None:
+        values = "(SELECT unnest($texts::VARCHAR[]) AS properties, unnest(range(len($texts))) AS place)"
+        found = engine.execute(
+            f"SELECT {whole('properties', 'copied_at')}, properties, copied_at FROM ({shortened(values)}) "
+            "ORDER BY place",
+            {"texts": texts},
+        ).fetchall()
         assert [text for text, _, _ in found] == texts
         assert [restored(properties, copied_at) for _, properties, copied_at in found] == texts
