@@ -15,7 +15,7 @@ from hoglab.storage.database.tables import experiment_record
 
 
 class RecordKind(StrEnum):
-    """RecordKind of a record."""
+    """The kinds of records, as the wire and the table name them."""
 
     LAUNCHED = "launched"
     """The plan at the launch."""
