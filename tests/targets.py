@@ -7,6 +7,7 @@ Kafka belong to ``engines`` and the rest to ``test``.
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@cache
 def file_target(path: Path) -> str | None:
     """Return the target that `FILES` gives a file or folder of ``tests``; None where it gives none."""
     if not path.is_relative_to(ROOT):
@@ -127,9 +129,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     wanted = config.getoption("--target")
     if wanted is None:
         return
-    others = [item for item in items if item_target(item) != wanted]
+    chosen, others = [], []
+    for item in items:
+        (chosen if item_target(item) == wanted else others).append(item)
     config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if item_target(item) == wanted]
+    items[:] = chosen
 
 
 def pytest_report_header(config: pytest.Config) -> Any:

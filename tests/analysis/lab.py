@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
@@ -47,6 +48,7 @@ from hoglab.warehouse.routes import warehouse_router
 from hoglab.warehouse.service import WarehouseService
 
 KEY = "phx_" + "k" * 43
+TOKEN = "phc_testtokentesttoken"
 NOW = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
 
 PURCHASES = {
@@ -75,6 +77,17 @@ BOUGHT_AGAIN = {
 }
 
 
+@cache
+def _filled_database() -> bytes:
+    """Return a file with one project, to begin with: making one takes longer than most tests."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "hoglab.db"
+        database = Database.open(path)
+        bootstrap(database, AccountService(database), api_key=KEY, project_token=TOKEN)
+        database.dispose()
+        return path.read_bytes()
+
+
 class Lab:
     """A server with one project; ``now`` can be moved. ``keeps``: results keep what they made of events, from the
     first event on."""
@@ -90,9 +103,11 @@ class Lab:
     ) -> None:
         """``address``: of the database, if it is not in the folder. ``beside``: another server on the same."""
         self.now = NOW
+        if address is None and not (path / "hoglab.db").exists():
+            (path / "hoglab.db").write_bytes(_filled_database())
         self.database = Database.open(address or path / "hoglab.db")
         self.accounts = AccountService(self.database)
-        bootstrap(self.database, self.accounts, api_key=KEY, project_token="phc_testtokentesttoken")
+        bootstrap(self.database, self.accounts, api_key=KEY, project_token=TOKEN)
         self.tables = TableDirectory(path / "tables")
         self.events = (
             EmbeddedEventStore(

@@ -293,7 +293,11 @@ def truth_of(kind: Kind, difference: DifferenceType) -> float:
 
 
 def adjusted_kinds() -> list[Kind]:
-    return [kind for kind in KINDS if isinstance(history(kind), WithCovariate)]
+    return [
+        kind
+        for kind in KINDS
+        if isinstance(next(iter(kind.groups(random(kind.name), 1, 20, 1.0))), WithCovariate)
+    ]
 
 
 def daily_kinds() -> list[Kind]:
