@@ -103,6 +103,7 @@ def test_everything_is_in_one_answer(lab: Lab) -> None:
     assert found["statistics"] == {
         "method": "frequentist",
         "is_sequential": False,
+        "design": None,
         "level": 0.95,
         "difference_type": "relative",
         "correction": "none",

@@ -176,6 +176,17 @@ def evidence_of(
     )
 
 
+def compared_again(result: Result, config: StatisticsConfig, metric_type: str) -> dict[str, Any]:
+    """Return a result whose variants are compared with the baseline by another configuration, from their sums."""
+    baseline = result["baseline"]
+    control = statistics_of(baseline, metric_type)
+    rows = []
+    for row in result["variant_results"]:
+        comparison = compare(config, control, statistics_of(row, metric_type))
+        rows.append({**row, **_inference(comparison, baseline)})
+    return {**result, "variant_results": rows}
+
+
 def contests_of(result: Result, config: StatisticsConfig, metric_type: str) -> list[Contest]:
     """Return the comparisons of the variants of a result with each other, the baseline left out.
 
@@ -276,11 +287,17 @@ def _rows(
 def _variant(
     key: str, comparison: VariantComparison, baseline: Mapping[str, Any], *, missing: bool
 ) -> dict[str, Any]:
-    row: dict[str, Any] = {
+    return {
         "key": key,
         "method": str(comparison.method),
         **sums_object(comparison.statistics, missing=missing),
+        **_inference(comparison, baseline),
     }
+
+
+def _inference(comparison: VariantComparison, baseline: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a row that its comparison with the baseline decides."""
+    row: dict[str, Any] = {}
     if comparison.method is Method.BAYESIAN:
         row["chance_to_win"] = _finite(comparison.chance_to_win)
         row["credible_interval"] = interval_object(comparison.credible_interval)

@@ -227,6 +227,13 @@ class ExperimentReport:
             said = ["Certainty: the chance to beat the baseline."]
         elif test.sequential_testing_enabled:
             said = ["Certainty: p-values and intervals that hold whenever they are looked at (sequential)."]
+        elif test.monitoring is not None:
+            moments = (
+                "planned analyses" if self.config.is_group_sequential else "any time until the planned end"
+            )
+            said = [
+                f"Certainty: p-values of a single look; the verdict uses stricter ones, which hold at {moments}."
+            ]
         else:
             said = ["Certainty: two-sided p-values, for a single look at the end."]
         if any(metric.withheld for metric in self.metrics):

@@ -6,7 +6,7 @@ Source: spec experiment-results 4.1.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import isfinite
 
@@ -17,6 +17,8 @@ DEFAULT_ALPHA = 0.05
 DEFAULT_TUNING_PARAMETER = 5000.0
 MIN_TUNING_PARAMETER = 1.0
 MAX_TUNING_PARAMETER = 1e9
+DEFAULT_ANALYSES = 4
+MIN_ANALYSES, MAX_ANALYSES = 2, 20
 DEFAULT_LOOKBACK_DAYS = 14
 MIN_LOOKBACK_DAYS = 1
 MAX_LOOKBACK_DAYS = 30
@@ -52,6 +54,60 @@ class SignificanceRule(StrEnum):
     """Chance to win above ci_level or below 1 - ci_level: one-sided, as PostHog's wire has it."""
     INTERVAL = "interval"
     """The credible interval excludes zero: two-sided."""
+
+
+class Design(StrEnum):
+    """Designs of frequentist experiments that stop early, and keep the error rate of a single look."""
+
+    GROUP_SEQUENTIAL = "group_sequential"
+    """A few analyses, planned in advance (`hoglab.statistics.inference.group_sequential`)."""
+    HYBRID = "hybrid"
+    """A sequential test until the planned end, and the test of a single look at it: they share the error rate."""
+
+
+class Spending(StrEnum):
+    """Error-spending functions, by the classical bounds that they resemble."""
+
+    OBRIEN_FLEMING = "obrien_fleming"
+    """Spends little at first: early stops need a large effect, and the last bound is close to that of a single look."""
+    POCOCK = "pocock"
+    """Spends evenly: earlier stops, and a lower power at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Monitoring:
+    """The design of an experiment that may stop early. The last planned analysis is the planned end."""
+
+    design: Design
+    spending: Spending = Spending.OBRIEN_FLEMING
+    analyses: int = DEFAULT_ANALYSES
+    """Number of analyses, the last one included, at equal parts of the plan."""
+    days: tuple[int, ...] = ()
+    """Days after the start on which analyses before the last one are made, in place of equal parts."""
+
+    @property
+    def planned_analyses(self) -> int:
+        """Number of analyses, the last one included."""
+        return len(self.days) + 1 if self.days else self.analyses
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """Analyses of a monitored experiment up to the one that is made."""
+
+    counts: tuple[int, ...]
+    """People at each of them."""
+    fractions: tuple[float, ...]
+    """Shares of the planned people at each of them, at most 1."""
+
+    def __post_init__(self) -> None:
+        if not self.counts or len(self.counts) != len(self.fractions):
+            raise ValueError("an analysis needs its people and their share of the planned ones")
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it is the analysis at the planned end."""
+        return self.fractions[-1] >= 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +156,9 @@ class FrequentistConfig:
     difference_type: DifferenceType = DifferenceType.RELATIVE
     sequential_testing_enabled: bool = False
     sequential_tuning_parameter: float = DEFAULT_TUNING_PARAMETER
+    monitoring: Monitoring | None = None
+    analysis: Analysis | None = None
+    """The analysis of a monitored experiment that is made; without one the test is that of a single look."""
 
     def __post_init__(self) -> None:
         _require_probability("alpha", self.alpha)
@@ -157,6 +216,35 @@ class StatisticsConfig:
         )
 
     @property
+    def monitoring(self) -> Monitoring | None:
+        """The design by which the experiment may stop early; None for a Bayesian one, and for every other method."""
+        test = self.inference_config
+        return test.monitoring if isinstance(test, FrequentistConfig) else None
+
+    @property
+    def is_group_sequential(self) -> bool:
+        """Whether the experiment is read at analyses that were planned in advance."""
+        return self.monitoring is not None and self.monitoring.design is Design.GROUP_SEQUENTIAL
+
+    @property
+    def is_hybrid(self) -> bool:
+        """Whether the experiment may be read at any time until its planned end, and once there."""
+        return self.monitoring is not None and self.monitoring.design is Design.HYBRID
+
+    @property
+    def analysis(self) -> Analysis | None:
+        """The analysis of a monitored experiment that is made."""
+        test = self.inference_config
+        return test.analysis if isinstance(test, FrequentistConfig) else None
+
+    def at(self, analysis: Analysis) -> StatisticsConfig:
+        """Return the configuration by which a monitored experiment is judged at an analysis."""
+        test = self.inference_config
+        if not isinstance(test, FrequentistConfig):
+            raise TypeError("only frequentist experiments are monitored")
+        return replace(self, inference_config=replace(test, analysis=analysis))
+
+    @property
     def level(self) -> float:
         """Confidence level of the intervals, e.g. 0.95."""
         return (
@@ -179,7 +267,10 @@ class StatisticsConfig:
 
 
 def resolve_config(
-    stats_config: object, project_defaults: Mapping[str, object] | None = None
+    stats_config: object,
+    project_defaults: Mapping[str, object] | None = None,
+    *,
+    planned_size: float | None = None,
 ) -> StatisticsConfig:
     """Read an experiment's `stats_config` JSON with the project's defaults behind it.
 
@@ -188,12 +279,17 @@ def resolve_config(
     `default_cuped_lookback_days`, `default_posthog_numbers`, `default_sequential_testing_enabled`,
     `default_sequential_tuning_parameter`); method and confidence level are not among them, because those are
     copied when an experiment is created.
+
+    ``planned_size`` is the planned number of people in two compared variants, where it is known: a sequential test is
+    sharpest near it, unless a tuning parameter or `posthog_numbers` is set.
     """
     stored, defaults = _mapping(stats_config), project_defaults or {}
     key = stored.get("baseline_variant_key")
     posthog_numbers = _switch(stored, "posthog_numbers", defaults.get("default_posthog_numbers"))
     return StatisticsConfig(
-        inference_config=_frequentist(_mapping(stored.get("frequentist")), defaults)
+        inference_config=_frequentist(
+            _mapping(stored.get("frequentist")), defaults, None if posthog_numbers else planned_size
+        )
         if stored.get("method") == Method.FREQUENTIST
         else _bayesian(_mapping(stored.get("bayesian"))),
         cuped=_cuped(_mapping(stored.get("cuped")), defaults, posthog_numbers=posthog_numbers),
@@ -211,18 +307,46 @@ def _bayesian(stored: Mapping[str, object]) -> BayesianConfig:
     )
 
 
-def _frequentist(stored: Mapping[str, object], defaults: Mapping[str, object]) -> FrequentistConfig:
+def _frequentist(
+    stored: Mapping[str, object], defaults: Mapping[str, object], planned_size: float | None
+) -> FrequentistConfig:
     parameter = _tuning_parameter(stored.get("sequential_tuning_parameter"))
     if parameter is None:
         parameter = _tuning_parameter(defaults.get("default_sequential_tuning_parameter"))
+    if parameter is None:
+        parameter = _tuning_parameter(planned_size)
+    monitoring = _monitoring(stored)
     return FrequentistConfig(
         alpha=_probability(stored.get("alpha"), DEFAULT_ALPHA),
         difference_type=_difference_type(stored.get("difference_type")),
-        sequential_testing_enabled=_switch(
-            stored, "sequential_testing_enabled", defaults.get("default_sequential_testing_enabled")
-        ),
+        sequential_testing_enabled=monitoring is None
+        and _switch(stored, "sequential_testing_enabled", defaults.get("default_sequential_testing_enabled")),
         sequential_tuning_parameter=DEFAULT_TUNING_PARAMETER if parameter is None else parameter,
+        monitoring=monitoring,
     )
+
+
+def _monitoring(stored: Mapping[str, object]) -> Monitoring | None:
+    """Read the design of an experiment that may stop early; None without one, and of an unknown name."""
+    design = stored.get("design")
+    if not isinstance(design, str) or design not in tuple(Design):
+        return None
+    if design == Design.HYBRID:
+        return Monitoring(Design.HYBRID)
+    spending, analyses, days = stored.get("spending"), stored.get("analyses"), stored.get("analysis_days")
+    planned = sorted({day for day in days if _is_day(day)}) if isinstance(days, list) else []
+    return Monitoring(
+        Design.GROUP_SEQUENTIAL,
+        Spending.POCOCK if spending == Spending.POCOCK else Spending.OBRIEN_FLEMING,
+        min(max(analyses, MIN_ANALYSES), MAX_ANALYSES)
+        if isinstance(analyses, int) and not isinstance(analyses, bool)
+        else DEFAULT_ANALYSES,
+        tuple(planned[: MAX_ANALYSES - 1]),
+    )
+
+
+def _is_day(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _cuped(

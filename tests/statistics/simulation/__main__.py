@@ -18,6 +18,15 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
+from tests.statistics.simulation.designs import (
+    HISTORIES,
+    PLANS,
+    DesignPower,
+    DesignRates,
+    design_power,
+    design_rates,
+)
+from tests.statistics.simulation.designs import WORLDS as DESIGN_WORLDS
 from tests.statistics.simulation.harm import HARMS, FalseAlarms, TrueAlarms, false_alarms, true_alarms
 from tests.statistics.simulation.harm import WORLDS as HARM_WORLDS
 from tests.statistics.simulation.kinds import KINDS
@@ -56,8 +65,9 @@ VERDICTS_BEGIN, VERDICTS_END = "<!-- verdicts: begin -->", "<!-- verdicts: end -
 WORLDS_BEGIN, WORLDS_END = "<!-- worlds: begin -->", "<!-- worlds: end -->"
 RULE_BEGIN, RULE_END = "<!-- rule: begin -->", "<!-- rule: end -->"
 HARM_BEGIN, HARM_END = "<!-- harm: begin -->", "<!-- harm: end -->"
+DESIGNS_BEGIN, DESIGNS_END = "<!-- designs: begin -->", "<!-- designs: end -->"
 METHODS_PART, VERDICTS_PART, WORLDS_PART, RULE_PART = "methods", "verdicts", "worlds", "rule"
-HARM_PART = "harm"
+HARM_PART, DESIGNS_PART = "harm", "designs"
 
 
 class Promise(Protocol):
@@ -277,6 +287,40 @@ def true_alarm_table(lines: Sequence[TrueAlarms]) -> str:
     )
 
 
+def design_table(lines: Sequence[DesignRates]) -> str:
+    return table(
+        ("design", "metric", "new a day", "better", "worse", "kept"),
+        [
+            (
+                *(line.kind, line.world, line.sizes),
+                *(percent(share.observed) for share in (line.better, line.worse)),
+                verdict(line),
+            )
+            for line in lines
+        ],
+    )
+
+
+def design_power_table(lines: Sequence[DesignPower]) -> str:
+    head = (
+        *("design", "metric", "found", "by a single look", "power promised", "wrong direction"),
+        *("people on average", "median day", "kept"),
+    )
+    return table(
+        head,
+        [
+            (
+                *(line.kind, line.world),
+                *map(
+                    percent, (line.found.observed, line.single.observed, line.promised, line.worse.observed)
+                ),
+                *(percent(line.people), str(line.median_day), verdict(line)),
+            )
+            for line in lines
+        ],
+    )
+
+
 def tasks(runs: int, watched: int, parts: Collection[str]) -> list[Task]:
     """What there is to simulate, in the order of the tables; each has random numbers of its own."""
     verdicts: list[Task] = [
@@ -302,7 +346,12 @@ def tasks(runs: int, watched: int, parts: Collection[str]) -> list[Task]:
         *(partial(false_alarms, world, watched) for world in HARM_WORLDS),
         *(partial(true_alarms, *effect, watched) for effect in HARMS),
     ]
+    designs: list[Task] = [
+        *(partial(design_rates, plan, world, runs) for plan in PLANS for world in DESIGN_WORLDS),
+        *(partial(design_power, plan, name, runs) for plan in PLANS for name in HISTORIES),
+    ]
     chosen = {
+        DESIGNS_PART: designs,
         WORLDS_PART: worlds,
         METHODS_PART: methods,
         RULE_PART: rule,
@@ -347,6 +396,18 @@ def section_of_harm(_runs: int, watched: int, lines: Sequence[Promise]) -> str:
 {false_alarm_table([line for line in lines if isinstance(line, FalseAlarms)])}
 
 {true_alarm_table([line for line in lines if isinstance(line, TrueAlarms)])}
+"""
+
+
+def section_of_designs(runs: int, _watched: int, lines: Sequence[Promise]) -> str:
+    """The section of the document on designs that stop early."""
+    return f"""{runs:,} experiments behind each line; all plans have 24 days. Without an effect, at most 5 % together:
+
+{design_table([line for line in lines if isinstance(line, DesignRates)])}
+
+With the planned effect, and as many people as a single look needs for 80 % power:
+
+{design_power_table([line for line in lines if isinstance(line, DesignPower)])}
 """
 
 
@@ -404,7 +465,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--watched", type=int, default=4_000, help="experiments that are looked at daily")
     parser.add_argument("--write", type=Path, help="document whose section to replace")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parts = (WORLDS_PART, METHODS_PART, RULE_PART, HARM_PART, VERDICTS_PART)
+    parts = (WORLDS_PART, METHODS_PART, RULE_PART, HARM_PART, DESIGNS_PART, VERDICTS_PART)
     parser.add_argument("--only", choices=parts, help="one part of the promises, and its tables")
     options = parser.parse_args(arguments)
     wanted = parts if options.only is None else (options.only,)
@@ -418,6 +479,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (METHODS_PART, section, BEGIN, END),
         (RULE_PART, section_of_rule, RULE_BEGIN, RULE_END),
         (HARM_PART, section_of_harm, HARM_BEGIN, HARM_END),
+        (DESIGNS_PART, section_of_designs, DESIGNS_BEGIN, DESIGNS_END),
         (VERDICTS_PART, section_of_verdicts, VERDICTS_BEGIN, VERDICTS_END),
     ):
         if part not in wanted:

@@ -15,9 +15,11 @@ const DECIDED: ReadonlySet<string> = new Set(["better", "not_shown_safe", "worse
 /** Reasons that say what was recorded of the experiment: they stand beside the verdict, not among its reasons. */
 const RECORDED: ReadonlySet<string> = new Set(["amended", "alarm", "decided"])
 
-/** Until when the numbers may be read: at any time, or once, at the planned end. */
+/** When the numbers may be read: at any time, at planned analyses, or once, at the planned end. */
 export function lookText(verdict: Pick<Verdict, "reads_at_any_time" | "state" | "withholds_decisions" | "next_action" | "reasons">): string {
   if (verdict.next_action.code === "stop_for_harm") return "The test for harm is valid at any time: you may act on it now."
+  const design = verdict.reasons.find((reason) => reason.code === "planned_analyses" || reason.code === "hybrid")
+  if (design) return design.text
   if (verdict.reads_at_any_time) return "The method is valid at any time: you may look as often as you like."
   if (verdict.reasons.some((reason) => reason.code === "stopped_early")) return "The method is valid for one look, at the planned end, which was not reached."
   if (DECIDED.has(verdict.state) && !verdict.withholds_decisions) return "The method is valid for one look, at the planned end. This was it; later numbers do not change the decision."
@@ -41,7 +43,7 @@ export function VerdictCard({ experiment, results, project }: CardProps) {
     <section class={`card verdict ${verdict.state}`} aria-labelledby="verdict">
       <div class="grow">
         <h2 id="verdict">{visible(verdict.headline)}</h2>
-        {verdict.as_of && !verdict.withholds_decisions && <p>Decided by the numbers at the end of {dayText(verdict.as_of)}, when the plan was complete. The table shows the current numbers.</p>}
+        {verdict.as_of && !verdict.withholds_decisions && <p>Decided by the numbers at the end of {dayText(verdict.as_of)}, {verdict.reasons.some((reason) => reason.code === "decided_at_analysis") ? "at a planned analysis" : "when the plan was complete"}. The table shows the current numbers.</p>}
         <p>{visible(verdict.next_action.text)}</p>
         <p class="quiet">
           {lookText(verdict)}

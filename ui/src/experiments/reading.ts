@@ -156,6 +156,10 @@ export function methodTexts(statistics: Statistics): string[] {
       ? `Bayesian: the chance to win is the probability of being above the baseline; an interval contains the effect with ${level} probability.`
       : statistics.is_sequential
         ? `Frequentist, sequential: p-values and ${level} intervals are valid at every look.`
+        : statistics.design === "group_sequential"
+        ? `Frequentist, group sequential: the table shows p-values and ${level} intervals of a single look; the verdict decides at planned analyses, by stricter ones.`
+        : statistics.design === "hybrid"
+        ? `Frequentist, hybrid: the table shows p-values and ${level} intervals of a single look; the verdict decides by stricter ones, which are valid at any time until the planned end, and once there.`
         : `Frequentist: two-sided p-values and ${level} intervals for a single look at the planned end.`,
     relative ? "Changes are relative: shares of the baseline's value." : "Changes are absolute: differences from the baseline's value.",
   ]

@@ -337,6 +337,7 @@ def statistics_object(inputs: ExperimentInputs) -> dict[str, Any]:
     return {
         "method": str(config.method),
         "is_sequential": config.is_sequential,
+        "design": None if config.monitoring is None else str(config.monitoring.design),
         "level": config.level,
         "difference_type": str(config.inference_config.difference_type),
         "correction": str(config.correction),

@@ -11,6 +11,7 @@ from hoglab.accounts import store as accounts
 from hoglab.analysis.definitions import ExperimentInputs, ShownMetric, is_computed, query_to
 from hoglab.analysis.presentation import (
     adjusted,
+    compared_again,
     contests_of,
     evidence_of,
     interval_object,
@@ -23,6 +24,7 @@ from hoglab.analysis.timeseries import store
 from hoglab.analysis.timeseries.store import COMPLETED
 from hoglab.experiments.records import store as records
 from hoglab.experiments.records.store import RecordKind
+from hoglab.statistics import StatisticsConfig
 from hoglab.statistics import verdict as verdicts
 from hoglab.statistics.verdict import (
     Alarm,
@@ -35,7 +37,11 @@ from hoglab.statistics.verdict import (
     Measured,
     MetricEvidence,
     PastDecision,
+    Progress,
     Verdict,
+    analyses,
+    judging_at,
+    progress_at,
     standing,
 )
 
@@ -67,29 +73,40 @@ def judged(
     plan = plan_of(inputs)
     is_over = inputs.row.is_stopped
     looks = _looks(connection, inputs, span, exposures, measures=not plan.is_written)
-    number, progress = standing(plan, config, looks, last_is_over=is_over)
     last = span.days.count - 1
-    case = Case(
-        config=config,
-        baseline=config.baseline_key(inputs.calculation.variants) if inputs.calculation.variants else "",
-        metrics=_evidence(
-            connection,
-            inputs,
-            own,
-            query_to(span, number) if number < last else None,
-            people=progress.people,
-        ),
-        progress=progress,
-        critical=[
-            Concern(finding.code, finding.message, finding.advice, finding.details.get("metric_uuid"))
-            for finding in findings
-            if finding.severity is Severity.CRITICAL
-        ],
-        has_ended=is_over,
-        as_of=span.days.day(number) if number < last else None,
-        past=_past(connection, inputs),
+    days = span.days
+    critical = [
+        Concern(finding.code, finding.message, finding.advice, finding.details.get("metric_uuid"))
+        for finding in findings
+        if finding.severity is Severity.CRITICAL
+    ]
+    past = _past(connection, inputs)
+
+    def at(number: int, progress: Progress, config: StatisticsConfig, analyses_done: int) -> Verdict:
+        moment = query_to(span, number) if number < last else None
+        case = Case(
+            config=config,
+            baseline=config.baseline_key(inputs.calculation.variants) if inputs.calculation.variants else "",
+            metrics=_evidence(connection, inputs, config, own, moment, people=progress.people),
+            progress=progress,
+            critical=critical,
+            has_ended=is_over,
+            as_of=days.day(number) if number < last else None,
+            analyses_done=analyses_done,
+            past=past,
+        )
+        return verdicts.verdict(case)
+
+    analyses_due = (
+        analyses(plan, config, looks if is_over else looks[:-1]) if config.is_group_sequential else []
     )
-    return verdicts.verdict(case)
+    for place, (number, analysis) in enumerate(analyses_due, start=1):
+        verdict = at(number, progress_at(plan, config, looks[number]), config.at(analysis), place)
+        if verdict.is_final or analysis.is_last:
+            return verdict
+    number, progress = standing(plan, config, looks, last_is_over=is_over)
+    config = judging_at(plan, config, looks[number], is_reached=progress.is_reached)
+    return at(number, progress, config, len(analyses_due))
 
 
 def _past(connection: Connection, inputs: ExperimentInputs) -> list[Amendment | Alarm | PastDecision]:
@@ -180,6 +197,7 @@ def _measured(connection: Connection, inputs: ExperimentInputs) -> dict[date, di
 def _evidence(
     connection: Connection,
     inputs: ExperimentInputs,
+    config: StatisticsConfig,
     own: Sequence[ShownMetric],
     moment: datetime | None,
     *,
@@ -195,18 +213,22 @@ def _evidence(
             else store.result_near(connection, key, moment)
         )
         if point is not None and point.result is not None:
-            results[shown.metric["uuid"]] = point.result
+            results[shown.metric["uuid"]] = (
+                point.result
+                if config.analysis is None
+                else compared_again(point.result, config, shown.metric["metric_type"])
+            )
     results = corrected(inputs, results)
     evidence = [
         MetricEvidence(
             uuid=shown_metric.metric["uuid"],
             name=shown_metric.name,
             is_primary=shown_metric.is_primary,
-            variants=_variants(inputs, shown_metric, results.get(shown_metric.metric["uuid"])),
+            variants=_variants(inputs, config, shown_metric, results.get(shown_metric.metric["uuid"])),
             margin=shown_metric.margin,
             wants_decrease=_wants_decrease(shown_metric.metric),
             is_share=shown_metric.metric["metric_type"] in _OF_SHARES,
-            contests=_contests(inputs, shown_metric, results.get(shown_metric.metric["uuid"])),
+            contests=_contests(config, shown_metric, results.get(shown_metric.metric["uuid"])),
         )
         for shown_metric in own
     ]
@@ -237,8 +259,9 @@ def corrected(inputs: ExperimentInputs, results: Mapping[str, Result]) -> dict[s
     return dict(adjusted(results, inputs.calculation.statistics.correction, outside=outside))
 
 
-def _variants(inputs: ExperimentInputs, shown: ShownMetric, result: Result | None) -> list[Evidence]:
-    config = inputs.calculation.statistics
+def _variants(
+    inputs: ExperimentInputs, config: StatisticsConfig, shown: ShownMetric, result: Result | None
+) -> list[Evidence]:
     if result is None:
         baseline = config.baseline_key(inputs.calculation.variants) if inputs.calculation.variants else ""
         return [
@@ -262,10 +285,10 @@ def _variants(inputs: ExperimentInputs, shown: ShownMetric, result: Result | Non
     ]
 
 
-def _contests(inputs: ExperimentInputs, shown: ShownMetric, result: Result | None) -> list[Contest]:
+def _contests(config: StatisticsConfig, shown: ShownMetric, result: Result | None) -> list[Contest]:
     if result is None or not shown.is_primary:
         return []
-    return contests_of(result, inputs.calculation.statistics, shown.metric["metric_type"])
+    return contests_of(result, config, shown.metric["metric_type"])
 
 
 def _wants_decrease(metric: Mapping[str, Any]) -> bool:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from hoglab.http.fields.fields import Bool, Text, WireModel
+from hoglab.statistics import Design
 from hoglab.statistics.verdict import Action, Decision, PlanSource, State
 
 Interval = Annotated[list[float | None], Field(min_length=2, max_length=2)]
@@ -262,6 +263,10 @@ class VerdictNumbersOut(WireModel):
     """Days needed in total, at the present number of people per day."""
     days_remaining: int | None
     """Days still needed, at the same rate."""
+    analyses_done: int | None
+    """Number of planned analyses that were made; null for a method without any."""
+    analyses_planned: int | None
+    """Number of planned analyses, the one at the planned end included; null for a method without any."""
     plan_source: PlanSource
     """Source of the plan: stored with the experiment, or computed from its own variance."""
     largest_difference: float | None
@@ -344,6 +349,10 @@ class StatisticsOut(WireModel):
     """Statistical method."""
     is_sequential: bool
     """Whether p-values and intervals hold at any time."""
+    design: Design | None
+    """Design by which the experiment may stop early: `group_sequential` at its planned analyses, `hybrid` at any time
+    until its planned end. P-values and intervals of rows are those of a single look; the verdict has those of the
+    design. Null for other methods."""
     level: float
     """Level of the intervals."""
     difference_type: Literal["relative", "absolute"]

@@ -92,7 +92,7 @@ PROJECT_CONFIG: Notes = {
     "default_cuped_lookback_days": Note("Days before the exposure that CUPED looks at; null: 14.", 14),
     "default_sequential_testing_enabled": "Whether sequential testing is used where an experiment does not say.",
     "default_sequential_tuning_parameter": Note(
-        "Sample size at which sequential tests are sharpest; null: 5000.", 5000
+        "Sample size at which sequential tests are sharpest; null: the planned size, else 5000.", 5000
     ),
     "default_posthog_numbers": (
         "Whether p-values and intervals are PostHog's, to the digit, where an experiment does not say."

@@ -25,6 +25,7 @@ from hoglab.http.fields.wire import user_object
 from hoglab.http.identity import Principal, Project, User
 from hoglab.people import cohorts
 from hoglab.statistics import resolve_config
+from hoglab.statistics.verdict import Plan
 
 FROZEN = "exposure_frozen"
 
@@ -65,11 +66,17 @@ def calculation(row: ExperimentRow, flag: FlagRow | None, project: Project) -> C
     """Return the calculation settings, which decide the numbers of an experiment's results besides the metric."""
     filters = flag.filters if flag is not None else {}
     excluded = set(row.excluded_variants)
+    variants = [key for key in flag_config.variant_keys(filters) if key not in excluded]
+    people = Plan.of(row.running_time_calculation or {}).people
     return Calculation(
         start_date=row.start_date,
         feature_flag_key=live_key(flag.key) if flag is not None else "",
-        variants=[key for key in flag_config.variant_keys(filters) if key not in excluded],
-        statistics=resolve_config(row.stats_config, project.experiment_defaults),
+        variants=variants,
+        statistics=resolve_config(
+            row.stats_config,
+            project.experiment_defaults,
+            planned_size=people * 2 / len(variants) if people is not None and variants else None,
+        ),
         stats_config=row.stats_config,
         aggregation_group_type_index=filters.get("aggregation_group_type_index"),
         excluded_variants=row.excluded_variants,

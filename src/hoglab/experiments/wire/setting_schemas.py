@@ -28,7 +28,24 @@ _STATS: Notes = {
     "mean": "The mean of the prior, in the unit of the effect.",
     "variance": "The variance of the prior.",
     "sequential_testing_enabled": "Whether results may be read at any time.",
-    "sequential_tuning_parameter": Note("At which sample size sequential intervals are sharpest.", 5000),
+    "sequential_tuning_parameter": Note(
+        "At which sample size sequential intervals are sharpest; without it the project's, else the planned size, "
+        "else 5000.",
+        5000,
+    ),
+    "design": Note(
+        "How the experiment may stop early: `group_sequential` at planned analyses, `hybrid` at any time until the "
+        "planned end; without it, it is read once there.",
+        "group_sequential",
+    ),
+    "spending": Note(
+        "How planned analyses share the error rate: `obrien_fleming` late, `pocock` evenly.", "obrien_fleming"
+    ),
+    "analyses": Note("How many analyses are planned, from 2 to 20, at equal parts of the plan.", 4),
+    "analysis_days": Note(
+        "On which days after the start analyses are made before the planned end, in place of equal parts.",
+        [7, 14],
+    ),
     "enabled": "Whether it is on.",
     "lookback_days": Note("How many days before the exposure are looked at, from 1 to 30.", 14),
     "relative_variance": "`delta`, or `posthog` for intervals like PostHog's.",
@@ -71,6 +88,10 @@ class FrequentistSettings(WireModel):
     difference_type: Any = None
     sequential_testing_enabled: Any = None
     sequential_tuning_parameter: Any = None
+    design: Any = None
+    spending: Any = None
+    analyses: Any = None
+    analysis_days: Any = None
 
 
 class CupedSettings(WireModel):

@@ -16,6 +16,7 @@ from hoglab.statistics.inference.bayesian import BayesianTest, bayesian_test
 from hoglab.statistics.inference.cuped import CupedAdjustment, cuped_effect
 from hoglab.statistics.inference.effects import Effect, effect_of
 from hoglab.statistics.inference.frequentist import FrequentistTest, welch_test
+from hoglab.statistics.inference.monitored import monitored_test
 from hoglab.statistics.inference.sequential import SequentialTest, sequential_test
 from hoglab.statistics.inference.validation import ValidationFailure, baseline_failures, variant_failures
 from hoglab.statistics.refusal import RefusalError, StatisticsRefusal
@@ -147,6 +148,8 @@ def infer(config: BayesianConfig | FrequentistConfig, effect: Effect) -> Inferen
     """Judge an effect by the configured method. Raises RefusalError when it has no usable variance."""
     if isinstance(config, BayesianConfig):
         return bayesian_test(config, effect)
+    if config.monitoring is not None and config.analysis is not None:
+        return monitored_test(config, config.monitoring, config.analysis, effect)
     return (sequential_test if config.sequential_testing_enabled else welch_test)(config, effect)
 
 

@@ -13,9 +13,16 @@ a constant is added to every value instead, the variance does not grow and sligh
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import sqrt
+from functools import lru_cache
+from math import ceil, sqrt
 
-from hoglab.statistics.config import BayesianConfig, DifferenceType, StatisticsConfig
+from hoglab.statistics.config import (
+    BayesianConfig,
+    Design,
+    DifferenceType,
+    FrequentistConfig,
+    StatisticsConfig,
+)
 from hoglab.statistics.distributions import (
     normal_cdf,
     normal_critical_value,
@@ -25,6 +32,8 @@ from hoglab.statistics.inference.bayesian import rejection_bounds
 from hoglab.statistics.inference.comparison import estimate_effect
 from hoglab.statistics.inference.cuped import pooled_theta
 from hoglab.statistics.inference.effects import Effect, effect_of
+from hoglab.statistics.inference.group_sequential import boundaries, crossing_probability
+from hoglab.statistics.inference.monitored import SHARE_OF_MONITORING
 from hoglab.statistics.inference.sequential import sequential_critical_value
 from hoglab.statistics.planning.power import DEFAULT_POWER
 from hoglab.statistics.refusal import RefusalError, StatisticsRefusal
@@ -35,6 +44,7 @@ from hoglab.statistics.samples.sums import Moments, Proportion, Retention, Sampl
 MIN_PLANNED_SIZE = 100
 """Smallest planned size, fifty in each of two groups: below it a result has no statistics."""
 MAX_PLANNED_SIZE = 10**12
+_BISECTIONS = 30
 
 
 def power_at(
@@ -49,7 +59,8 @@ def power_at(
 
     `difference` is the true effect in the unit of `config`: a fraction of the baseline when relative.
     `baseline` is history: the statistics of any number of comparable entities (values, for a quantile). For a
-    sequential test this is the power of a single look at the end; looking earlier too can only add to it.
+    sequential test, and for a hybrid design, this is the power of the last look; looking earlier too can only add to
+    it. For a group sequential design it is the power of all analyses together.
     Raises RefusalError where the method would refuse, and ValueError for a difference of zero, one that takes
     a rate out of 0..1, or a share outside (0, 1).
     """
@@ -59,6 +70,9 @@ def power_at(
     error = effect.standard_error
     low, high = _rejection_bounds(config, error, effect.variance_df, sample_size)
     below, above = (low - difference) / (error * spread), (difference - high) / (error * spread)
+    test = config.inference_config
+    if isinstance(test, FrequentistConfig) and config.is_group_sequential:
+        return group_sequential_power(test, abs(difference) / (error * spread))
     return min(normal_cdf(below) + normal_cdf(above), 1.0)
 
 
@@ -77,6 +91,11 @@ def sample_size_for(
     """
     if not 0 < power < 1:
         raise ValueError("power must lie strictly between 0 and 1")
+    test = config.inference_config
+    if isinstance(test, FrequentistConfig) and config.is_group_sequential:
+        single = replace(config, inference_config=replace(test, monitoring=None))
+        size = sample_size_for(single, baseline, difference, test_share=test_share, power=power)
+        return ceil(size * inflation(replace(test, analysis=None), power))
 
     def enough(size: int) -> bool:
         return power_at(config, baseline, difference, size, test_share=test_share) >= power
@@ -93,6 +112,32 @@ def sample_size_for(
     return high
 
 
+def group_sequential_power(test: FrequentistConfig, shift: float) -> float:
+    """Return the chance that any analysis of a group sequential design finds an effect.
+
+    ``shift`` is the true effect in standard errors of the planned size. Other planned days than equal parts of the plan
+    are taken as such parts. Raises ValueError for another design.
+    """
+    monitoring = test.monitoring
+    if monitoring is None or monitoring.design is not Design.GROUP_SEQUENTIAL:
+        raise ValueError("the design has no planned analyses")
+    parts = monitoring.planned_analyses
+    counts = tuple(range(1, parts + 1))
+    bounds = boundaries(monitoring.spending, test.alpha / 2, counts, tuple(count / parts for count in counts))
+    return crossing_probability(bounds, counts, shift)
+
+
+@lru_cache(maxsize=256)
+def inflation(test: FrequentistConfig, power: float) -> float:
+    """Return the factor by which a group sequential design needs more people at its end than a single look."""
+    single = normal_critical_value(test.alpha / 2) + normal_critical_value(1 - power)
+    low, high = single, 2 * single
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if group_sequential_power(test, middle) >= power else (middle, high)
+    return (high / single) ** 2
+
+
 def _rejection_bounds(
     config: StatisticsConfig, error: float, variance_df: float | None, sample_size: int
 ) -> tuple[float, float]:
@@ -102,10 +147,15 @@ def _rejection_bounds(
         return rejection_bounds(test, error, variance_df)
     if test.sequential_testing_enabled:
         critical = sequential_critical_value(test, sample_size)
-    elif variance_df is None:
-        critical = normal_critical_value(test.alpha / 2)
     else:
-        critical = student_t_critical_value(test.alpha / 2, variance_df)
+        # The test at the end of a hybrid design has the rest of the error rate.
+        hybrid = test.monitoring is not None and test.monitoring.design is Design.HYBRID
+        tail = test.alpha / 2 * (1 - SHARE_OF_MONITORING if hybrid else 1)
+        critical = (
+            normal_critical_value(tail)
+            if variance_df is None
+            else student_t_critical_value(tail, variance_df)
+        )
     return -critical * error, critical * error
 
 

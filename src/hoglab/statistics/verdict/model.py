@@ -249,6 +249,8 @@ class Case:
     has_ended: bool = False
     as_of: date | None = None
     """The day at whose end the numbers are final, where later ones do not count."""
+    analyses_done: int = 0
+    """Number of planned analyses of a group sequential design that were made."""
     past: Sequence[Amendment | Alarm | PastDecision] = ()
     """What was recorded since the launch. It is told beside the verdict, and changes nothing of it."""
 
@@ -269,8 +271,8 @@ class Case:
 
     @property
     def is_sequential(self) -> bool:
-        """Whether the method may be read at any time."""
-        return self.config.is_sequential
+        """Whether the method may be read at any time; one of a hybrid design until its planned end."""
+        return self.config.is_sequential or (self.config.is_hybrid and not self.progress.is_reached)
 
     @property
     def is_relative(self) -> bool:
@@ -294,7 +296,18 @@ class Case:
 
     @property
     def may_decide(self) -> bool:
-        return self.is_sequential or self.progress.is_reached
+        """Whether this is a moment at which the method decides."""
+        return self.is_sequential or self.progress.is_reached or self.config.analysis is not None
+
+    @property
+    def analyses_planned(self) -> int | None:
+        """Number of analyses of a group sequential design, the last one included; None for other methods."""
+        monitoring = self.config.monitoring
+        return (
+            monitoring.planned_analyses
+            if monitoring is not None and self.config.is_group_sequential
+            else None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +340,9 @@ class Numbers:
     days: int
     days_needed: int | None
     days_remaining: int | None
+    analyses_done: int | None
+    """Number of planned analyses that were made; None for a method without any."""
+    analyses_planned: int | None
     plan_source: PlanSource
     largest_difference: float | None
     """The largest effect on a primary metric, up or down, that is still possible; None where several primary metrics
@@ -423,3 +439,9 @@ class Verdict:
     """The day at whose end the deciding numbers are; None: the newest ones."""
     withholds: bool = field(default=False)
     """Whether nothing may be marked as significant, better or a winner anywhere."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether an early analysis of a group sequential design ends the experiment with it."""
+        ends = self.state in (State.BETTER, State.WORSE, State.MIXED)
+        return ends and self.action.code is not Action.STOP_FOR_HARM

@@ -15,7 +15,7 @@ from math import ceil, isfinite
 from operator import add
 from typing import Any
 
-from hoglab.statistics.config import BayesianConfig, DifferenceType, StatisticsConfig
+from hoglab.statistics.config import Analysis, BayesianConfig, DifferenceType, Monitoring, StatisticsConfig
 from hoglab.statistics.planning.plans import power_at, sample_size_for
 from hoglab.statistics.planning.power import DEFAULT_POWER
 from hoglab.statistics.planning.running_time import MAX_COUNT, remaining_days
@@ -32,6 +32,7 @@ DEFAULT_EFFECT = 0.10
 
 MIN_MEASURED = 100
 """Least samples in each group for which the power of a plan is said: of fewer the variance is hardly known."""
+_NEARLY_REACHED, _ROUNDING = 0.999, 1e-9
 LEAST_POWER = 0.5
 """A plan with less power than this more often misses its own effect than it finds it."""
 
@@ -208,6 +209,64 @@ def planned_power(plan: Plan, config: StatisticsConfig, measured: Measured) -> P
     if power is None or needed is None or needed * sum(sizes) > MAX_COUNT:
         return None
     return PlannedPower(plan.people, plan.effect, power, ceil(needed * sum(sizes)))
+
+
+def fraction_at(plan: Plan, config: StatisticsConfig, look: Look) -> float:
+    """Return the share of the plan that is reached at a look, 1 exactly where all of it is."""
+    if is_reached(plan, config, look):
+        return 1.0
+    progress = progress_at(plan, config, look)
+    shares = [
+        done / needed
+        for done, needed in ((look.people, progress.people_needed), (look.days, progress.least_days))
+        if needed
+    ]
+    return 0.0 if progress.source is PlanSource.UNKNOWN else min([*shares, _NEARLY_REACHED])
+
+
+def analyses(plan: Plan, config: StatisticsConfig, looks: Sequence[Look]) -> list[tuple[int, Analysis]]:
+    """Return the analyses of a group sequential design that the looks have reached, each with the number of its look.
+
+    An analysis is due at the first look at which its part of the plan is reached, or its day. Only the numbers of
+    people and days decide that, never an effect. The last analysis is the planned end.
+    """
+    monitoring = config.monitoring
+    if monitoring is None:
+        return []
+    taken: list[tuple[int, Analysis]] = []
+    counts: tuple[int, ...] = ()
+    fractions: tuple[float, ...] = ()
+    due = 0
+    for number, look in enumerate(looks):
+        fraction = fraction_at(plan, config, look)
+        done = _analyses_due(monitoring, look, fraction)
+        if done <= due or not look.people:
+            continue
+        due = done
+        counts += (max(look.people, *counts, 1),)
+        fractions += (max((fraction, *fractions)),)
+        taken.append((number, Analysis(counts, fractions)))
+        if fraction >= 1:
+            break
+    return taken
+
+
+def _analyses_due(monitoring: Monitoring, look: Look, fraction: float) -> int:
+    """Return how many analyses are due at a look."""
+    planned = monitoring.planned_analyses
+    if fraction >= 1:
+        return planned
+    if monitoring.days:
+        return sum(day <= look.days for day in monitoring.days)
+    return min(int(fraction * planned + _ROUNDING), planned - 1)
+
+
+def judging_at(plan: Plan, config: StatisticsConfig, look: Look, *, is_reached: bool) -> StatisticsConfig:
+    """Return the configuration by which a look at an experiment of a hybrid design is judged; others keep theirs."""
+    if not config.is_hybrid or not look.people:
+        return config
+    fraction = 1.0 if is_reached else min(fraction_at(plan, config, look), _NEARLY_REACHED)
+    return config.at(Analysis((look.people,), (max(fraction, 1 / MAX_COUNT),)))
 
 
 def planned_end(plan: Plan, config: StatisticsConfig, looks: Sequence[Look]) -> int | None:

@@ -232,6 +232,8 @@ def _numbers(case: Case) -> Numbers:
         days=progress.days,
         days_needed=progress.days_needed,
         days_remaining=progress.days_remaining,
+        analyses_done=None if case.analyses_planned is None else case.analyses_done,
+        analyses_planned=case.analyses_planned,
         plan_source=progress.source,
         largest_difference=max(largest) if largest and comparable and not unbounded else None,
     )

@@ -199,12 +199,18 @@ def _about_the_end(case: Case, state: State) -> Iterator[Reason]:
             yield Reason(
                 "decided_at_planned_end",
                 f"It is decided by what was known at the end of {case.as_of:%Y-%m-%d}, when that was reached; what "
-                "came later does not count for a method of a single look.",
+                f"came later does not count for {'the last analysis' if case.analyses_planned else 'a single look'}.",
             )
     elif case.has_ended:
         yield Reason("stopped_early", f"It was stopped before its planned end: it ran {_so_far(progress)}.")
     elif state is not State.RUNNING:  # else the headline says it
         yield Reason("planned_end_ahead", f"It has run {_so_far(progress)}.")
+        if case.as_of is not None:
+            yield Reason(
+                "decided_at_analysis",
+                f"It is decided by what was known at the end of {case.as_of:%Y-%m-%d}, at planned analysis "
+                f"{case.analyses_done} of {case.analyses_planned}; what came later does not count.",
+            )
     if progress.exposed is not None and progress.exposed > progress.people:
         yield Reason(
             "people_not_counted_yet",
@@ -226,6 +232,19 @@ def _about_the_end(case: Case, state: State) -> Iterator[Reason]:
 
 
 def _about_the_method(case: Case) -> Reason:
+    if case.analyses_planned is not None:
+        done = f"{case.analyses_done} of {case.analyses_planned}"
+        return Reason(
+            "planned_analyses",
+            f"The method is group sequential: it decides at planned analyses and not between them. {done} "
+            f"{'is' if case.analyses_done == 1 else 'are'} made; all of them share one error rate.",
+        )
+    if case.config.is_hybrid:
+        return Reason(
+            "hybrid",
+            "The method is hybrid: it may be read, and stopped, at any time until the planned end, and is read once "
+            "there; both share one error rate.",
+        )
     if case.is_sequential:
         return Reason(
             "reads_at_any_time", "The method is sequential: it may be read, and stopped, at any time."
@@ -287,6 +306,8 @@ def _about_errors(case: Case) -> Iterator[Reason]:
     if not count:
         return
     looks = ", however often it is read" if case.is_sequential else ""
+    if case.analyses_planned is not None:
+        looks = ", over all planned analyses together"
     together = f" over all {count} comparisons together (Holm)" if count > 1 else ""
     text = (
         f"Without any effect a variant is called better in at most {case.shipping_level:.1%} of "
@@ -381,6 +402,9 @@ def _about(progress: Progress) -> str:
 def _keep_running(case: Case) -> str:
     days = case.progress.days_remaining
     wait = f"for about {counted(days, 'more day')}" if days is not None else "until more people have come"
+    if case.analyses_planned is not None:
+        following = f"the next of its {case.analyses_planned} planned analyses"
+        return f"Keep it running {wait}, or until {following} decides; what it shows between them decides nothing."
     if case.is_sequential:
         return f"Keep it running {wait}, or until something is clear."
     return f"Keep it running {wait}, and do not decide by what it shows before."
