@@ -17,8 +17,13 @@ ON_SPLIT := $(addprefix tests/clients/test_,posthog_python.py posthog_node.py po
 	experiment_loop.py) tests/contract/functions tests/contract/experiments/test_flag_linkage.py \
 	tests/e2e/test_incoming_webhook.py
 
+# Tests that list modules, fields, exemptions and ceilings of all rooms: a change of one room often breaks them.
+LISTS := tests/house tests/contract/openapi tests/contract/shared \
+	$(addprefix tests/analysis/test_,live.py way.py) $(addprefix tests/storage/test_,durability.py migrations.py) \
+	$(addprefix tests/faults/test_,ingestion_steps.py damaged_files.py) tests/e2e/test_walks.py tests/cli/test_reference.py
+
 .DEFAULT_GOAL := help
-.PHONY: help setup run test suite test-engines test-browsers test-faults test-processes test-postgres test-split ui test-openapi lint bench bench-smoke soak validate-statistics docs format lock clean
+.PHONY: help setup run test suite lists test-engines test-browsers test-faults test-processes test-postgres test-split ui test-openapi lint bench bench-smoke soak validate-statistics docs format lock clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -54,6 +59,9 @@ test: lint suite ## Check style, types and layers, then run the tests of languag
 
 suite: setup
 	$(PYTEST) --target test --max-processor-s $(if $(filter all,$(HOGLAB_TEST_EXAMPLES)),30,5)
+
+lists: lint ## Check style, types and layers, and run the tests that list something of every room (a minute or two)
+	$(BIN)/python -m pytest -n $(WORKERS) $(LISTS)
 
 test-engines: setup ## Run the tests of storage and results on ClickHouse's engine and on PostgreSQL (skipped where these are missing), and of results that go on from stored ones
 	$(PYTEST) --target engines
