@@ -153,6 +153,7 @@ def run_loop(
         asyncio.run(fill(log, range(round_ * batches, (round_ + 1) * batches)))
         quarantine = Quarantine(QuarantineStore(house.queue_database))
         steps = BatchSteps(store, people, accounts.project, quarantine, dispatcher=dispatcher)
+        steps.at_rest.append(store.checkpoint)
         ingestion = LogIngestion.alone(log, steps)
         started_at, started_cpu = time.perf_counter(), time.process_time()
         ingestion.start()

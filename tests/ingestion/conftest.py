@@ -57,6 +57,7 @@ class House:
             limits=self.limits,
             **self.parts,
         )
+        steps.at_rest.append(self.store.checkpoint)
         return LogIngestion.alone(self.log, steps)
 
     def close(self) -> None:

@@ -36,6 +36,7 @@ async def main(folder: Path) -> None:
         quarantine,
         limits=IngestionLimits(batch_events=200),  # many small batches: many places to be killed at
     )
+    steps.at_rest.append(store.checkpoint)
     ingestion = LogIngestion.alone(log, steps)
     ingestion.start()
     app = app_of(accounts, hot=capture_routes(Capture(log, accounts.project_by_token)))

@@ -141,7 +141,7 @@ class TestLinger:
 
     @pytest.mark.parametrize("is_waited_for", ["by a request", "by a service"])
     def test_nobody_who_waits_for_events_lingers(self, lingering: Any, is_waited_for: str) -> None:
-        catch_up = CatchUp(lingering.log, lingering.store, lingering.ingestion.hurry)
+        catch_up = CatchUp(lingering.log, lingering.store.position, lingering.ingestion.hurry)
         for number in range(2, 5):
             lingering.send(event("more", number=number))
             if is_waited_for == "by a request":

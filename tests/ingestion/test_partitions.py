@@ -235,7 +235,7 @@ class House:
 
     def is_done(self) -> bool:
         progress = IngestionProgress(LeasedLog(self.watcher.log.source, self.watcher.leases))
-        return CatchUp(progress, progress).wait(1, timeout_s=1.0)
+        return CatchUp(progress, progress.position).wait(1, timeout_s=1.0)
 
     def check(self) -> None:
         """Everything that was sent is there once, and has run, in the order of each distinct id."""

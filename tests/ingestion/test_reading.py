@@ -23,6 +23,7 @@ from hoglab.people.cohorts import person_test
 from hoglab.people.erasing import ErasedFrom, PersonErasing
 from hoglab.people.routes import groups_router, persons_router
 from hoglab.storage.database.tables import person, person_distinct_id
+from hoglab.storage.event_store import ErasableStore
 from hoglab.storage.invocations.sql.erasing import SqlRunErasing
 from hoglab.storage.job_leases import JobLeases
 
@@ -94,7 +95,11 @@ def client(house: Any) -> Iterator[ApiClient]:
         house.log,
         lambda: house.ingestion.position,
         ErasedFrom(
-            SqlRunErasing(house.queue), without_persons, house.store, house.people.known, lambda: None
+            SqlRunErasing(house.queue),
+            without_persons,
+            ErasableStore(house.store, [house.store]),
+            house.people.known,
+            lambda: None,
         ),
         utc_now,
     )

@@ -19,7 +19,7 @@ from hoglab.accounts.service import AccountService
 from hoglab.ingestion.retention import JOB, EventRetention, kept_days
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import activity_log
-from hoglab.storage.event_store import EventBatch, EventStoreUnavailableError
+from hoglab.storage.event_store import ErasableStore, EventBatch, EventStoreUnavailableError
 from hoglab.storage.event_store.sealed.sealing import SealingLimits
 from hoglab.storage.job_leases import JobLeases
 
@@ -80,7 +80,7 @@ def test_events_expire_by_project_and_day(store: EmbeddedEventStore, database: D
     ]
     retention = EventRetention(
         database,
-        store,
+        ErasableStore(store, [store]),
         lambda: projects[:1],
         JobLeases(database),
         most_days=None,
@@ -101,7 +101,7 @@ def test_events_expire_by_project_and_day(store: EmbeddedEventStore, database: D
 
     both = EventRetention(
         database,
-        store,
+        ErasableStore(store, [store]),
         lambda: projects[:2],
         JobLeases(database),
         most_days=30,
@@ -151,7 +151,7 @@ def test_the_bytes_of_expired_events_leave_the_files(
     assert holders() == ["events.duckdb"]
     retention = EventRetention(
         database,
-        store,
+        ErasableStore(store, [store]),
         lambda: [Project(1)],
         JobLeases(database),
         most_days=10,
@@ -181,7 +181,12 @@ def test_nothing_expires_by_default(store: EmbeddedEventStore, database: Databas
         raise AssertionError
 
     retention = EventRetention(
-        database, store, lambda: [Project(1)], JobLeases(database), most_days=None, forget_results=never
+        database,
+        ErasableStore(store, [store]),
+        lambda: [Project(1)],
+        JobLeases(database),
+        most_days=None,
+        forget_results=never,
     )
     assert retention.expire() == 0
 
@@ -218,7 +223,7 @@ def test_a_deleted_project_keeps_no_events(store: EmbeddedEventStore, database: 
     accounts.delete_project(2)
     retention = EventRetention(
         database,
-        store,
+        ErasableStore(store, [store]),
         accounts.projects_ever,
         JobLeases(database),
         most_days=None,

@@ -27,7 +27,7 @@ from hoglab.storage.database.tables import (
 )
 from hoglab.storage.database.types import to_micros
 from hoglab.storage.event_log import ReadToken
-from hoglab.storage.event_store import ErasableEvents
+from hoglab.storage.event_store import ErasableEvents, ErasableStore
 from hoglab.storage.invocations.sql.erasing import SqlRunErasing
 from hoglab.storage.job_leases import JobLeases
 
@@ -65,8 +65,6 @@ class OneEvent:
     def distinct_ids_since(self, project_id: int, distinct_ids: Sequence[str], log_offset: int) -> set[str]:
         return set()
 
-    def scrub(self) -> None: ...
-
 
 @pytest.fixture
 def queue(tmp_path: Path) -> Iterator[Database]:
@@ -89,7 +87,11 @@ def erasing(database: Database, queue: Database, log: NoLog) -> PersonErasing:
         log,
         lambda: 7,
         ErasedFrom(
-            SqlRunErasing(queue), without_persons, OneEvent(), PersonService(database).known, lambda: None
+            SqlRunErasing(queue),
+            without_persons,
+            ErasableStore(OneEvent()),
+            PersonService(database).known,
+            lambda: None,
         ),
         lambda: NOW,
     )

@@ -228,14 +228,14 @@ def test_parts_of_it_that_are_gone_are_noticed(database: Database, tmp_path: Pat
 @pytest.mark.files
 def test_it_is_checked_and_repaired(database: Database, tmp_path: Path) -> None:
     add(database, 120)
-    assert not database.repair_search()
+    assert not database.files[0].repair_search()
     Database.open(tmp_path / "queue.db", queue_metadata).dispose()
     with closing(sqlite3.connect(tmp_path / "hoglab.db")) as connection:
         connection.execute("DELETE FROM person_search_data WHERE id > 10")
         connection.commit()
     report = check(tmp_path, full=True)
     assert any("`hoglab repair`" in text and "searching persons" in text for text in report.problems)
-    assert database.repair_search()
+    assert database.files[0].repair_search()
     assert not any("searching persons" in text for text in check(tmp_path, full=True).problems)
     with database.write() as tx:
         assert index_of_file.find(tx.connection, "example.com", 10_000) == ([], 0)

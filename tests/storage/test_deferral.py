@@ -205,7 +205,7 @@ class Stored:
 def test_work_waits_for_events_that_are_deferred_and_for_none_of_others(engine: Engine) -> None:
     with opened(engine) as log:
         store = Stored()
-        catch_up = CatchUp(log, store)  # type: ignore[arg-type] - it asks for nothing else
+        catch_up = CatchUp(log, store.position)
         awaiting: Awaiting[int] = Awaiting(catch_up, lambda owner: owner)
         send(log, FLOOD, *numbered(200))
         send(log, OTHER, b"9:")

@@ -73,7 +73,7 @@ def test_what_is_deleted_leaves_the_file_and_its_log(tmp_path: Path, file: str, 
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         assert holding(tmp_path, MARK) == {file}
         connection.execute(f"""DELETE FROM "{name}" WHERE "{marked[0]}" LIKE '{MARK}%'""")  # noqa: S608
-    database.give_back()
+    database.files[0].give_back()
     assert holding(tmp_path, MARK) == set()
     assert file in holding(tmp_path, KEPT)
     database.dispose()
@@ -93,7 +93,7 @@ def test_records_leave_the_files_of_the_event_log_as_they_are_trimmed(tmp_path: 
     asyncio.run(append(KEPT))
     log.commit("ingestion", offset)
     log.trim(SequenceNumber(offset))
-    database.give_back()
+    database.files[0].give_back()
     assert holding(tmp_path, MARK) == set()
     assert holding(tmp_path, KEPT) == {"queue.db"}
     log.close()

@@ -30,7 +30,6 @@ from hoglab.storage.event_store import (
     EventsOfPersons,
     EventStore,
     EventStoreUnavailableError,
-    PartitionedEventStore,
     PersonOverride,
 )
 from hoglab.storage.event_store.clickhouse.connection import Connection
@@ -375,7 +374,6 @@ class TestParts:
             "WHERE database = currentDatabase() AND table = 'event' AND active",
         )
         assert len(parts) == 5  # long ago, three of the last two years, and what is still to come
-        assert isinstance(store, PartitionedEventStore)
         store.maintain_columns()
         before = _counted("hoglab_event_store_parts")
         append(store, event_row(2))
@@ -410,11 +408,16 @@ class TestErasing:
         assert set(store.uuids(events)) == {rows[0].uuid, rows[1].uuid}
         assert store.distinct_ids_since(1, ["user-1", "nobody"], 1) == {"user-1"}
         assert store.erase(events) == 2
-        store.scrub()
         assert query(store, "SELECT count(*) FROM stored_events") == [(3,)]
         assert append(store, *rows) == {row.uuid for row in rows[2:]}
         assert store.erase(EventsBefore(1, NOW)) == 3
         assert store.erase(EventsBefore(1, NOW)) == 0
+
+    def test_the_position_of_the_whole_store_is_the_newest_of_all_partitions(self, store: EventStore) -> None:
+        assert store.position() == 0
+        store.append(EventBatch([event_row(3)]), log_offset=3)
+        store.append(EventBatch([event_row(7, log_partition=1)]), log_offset=7, log_partition=1)
+        assert [store.position(), store.position(0), store.position(1)] == [7, 3, 7]
 
     def test_merges_are_forgotten(self, store: EventStore) -> None:
         a, b, c = PEOPLE

@@ -104,7 +104,7 @@ def test_there_and_back_everything_is_the_same(directory: DataDirectory, postgre
     with pytest.raises(DatabaseMovedError, match="was moved to /"):
         Database.open(postgres_url)
     Database.open(directory.metadata_path).dispose()
-    assert Database.open(directory.metadata_path).damaged_tables() == []
+    assert Database.open(directory.metadata_path).files[0].damaged_tables() == []
 
 
 @pytest.mark.parametrize("back", [False, True])

@@ -46,7 +46,7 @@ def beside(path: Path, statement: str, *values: object) -> None:
 def damaged(path: Path) -> list[str]:
     database = Database.open(path)
     try:
-        return database.damaged_tables()
+        return database.files[0].damaged_tables()
     finally:
         database.dispose()
 
@@ -62,7 +62,7 @@ def test_what_the_database_writes_fits(path: Path) -> None:
     with suppress(ZeroDivisionError), database.write() as tx:
         tx.execute(sa.delete(KEYS))
         raise ZeroDivisionError
-    assert database.damaged_tables() == []
+    assert database.files[0].damaged_tables() == []
     database.dispose()
     assert damaged(path) == []
 
@@ -108,9 +108,9 @@ def test_what_happens_beside_it_is_noticed_until_it_is_accepted(
     database = Database.open(path)
     with database.write() as tx:  # further changes do not hide it, nor does it keep them away
         tx.execute(sa.update(KEYS).values(mask_value="masked"))
-    assert database.damaged_tables() == ["personal_api_key"]
-    database.accept_rows()
-    assert database.damaged_tables() == []
+    assert database.files[0].damaged_tables() == ["personal_api_key"]
+    database.files[0].accept_rows()
+    assert database.files[0].damaged_tables() == []
     database.dispose()
 
 

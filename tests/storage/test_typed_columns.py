@@ -18,7 +18,7 @@ from tests.storage.event_rows import NOW, event_row
 from tests.storage.event_stores import ClickHouseStores, append, query
 from tests.waiting import wait_for
 
-from hoglab.storage.event_store import EventBatch, PartitionedEventStore, PersonOverride
+from hoglab.storage.event_store import EventBatch, PersonOverride
 
 if TYPE_CHECKING:
     from hoglab.storage.event_store.clickhouse.store import ClickHouseEventStore
@@ -232,7 +232,6 @@ class TestOnAnEmptyStore:
 
 
 def test_upkeep_notes_what_was_asked_for(store: ClickHouseEventStore) -> None:
-    assert isinstance(store, PartitionedEventStore)  # which maintenance has a task for
     ask(store, "noted", "noted")
     store.maintain_columns()
     assert query(store, "SELECT count() FROM property_use WHERE key = 'noted'") == [(1,)]
@@ -243,7 +242,6 @@ def test_what_another_process_asks_for_gets_a_column(
 ) -> None:
     before, now = columns(store), datetime.now(UTC)
     with contextlib.closing(stores.open()) as other:
-        assert isinstance(other, PartitionedEventStore)
         for moment in (now - timedelta(hours=1), now):
             ask(other, "asked elsewhere")  # type: ignore[arg-type]
             other.typed_columns.flush_usage(moment)  # type: ignore[attr-defined]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hoglab.app.problems import in_role, ingestion_problems, shared_problems
@@ -16,7 +17,6 @@ from hoglab.ingestion.loop import LAG_SECONDS, LogIngestion
 from hoglab.ingestion.quarantine import Quarantine
 from hoglab.ingestion.steps import BatchSteps
 from hoglab.settings.rooms import ingestion_limits
-from hoglab.storage.catching_up import StoredPosition
 from hoglab.storage.event_log.progress import IngestionProgress
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ class IngestionView:
 
     service: LogIngestion | None
     """The loop of this process, if it has one."""
-    stored: StoredPosition
+    stored: Callable[[], SequenceNumber]
+    """The number of the record up to which everything is stored."""
     done: Callable[[], SequenceNumber]
     """The number of the record up to which everything is stored, and dispatched as well."""
     newest_place: Callable[[], int] | None
@@ -60,7 +61,9 @@ class IngestionView:
         log, store = engines.sole_log, engines.store
         if log is None:
             return cls._of_partitions(services, engines, quarantine)
-        alone = LogIngestion.alone(log, _steps(services, store, quarantine))
+        steps = _steps(services, store, quarantine)
+        steps.at_rest += [file.checkpoint for file in engines.files]
+        alone = LogIngestion.alone(log, steps)
 
         def done() -> SequenceNumber:
             return alone.position
@@ -68,7 +71,7 @@ class IngestionView:
         def waiting() -> int:
             return max(0, log.last_offset() - alone.position)
 
-        return cls(alone, store, done, None, waiting, alone.lag_s)
+        return cls(alone, partial(store.position, 0), done, None, waiting, alone.lag_s)
 
     @classmethod
     def _of_partitions(
@@ -84,7 +87,12 @@ class IngestionView:
         # Places of events are of the same count as numbers of records.
         place = progress.position
         return cls(
-            loop, progress, progress.position, place, leased.source.pending_offsets, leased.source.lag_s
+            loop,
+            progress.position,
+            progress.position,
+            place,
+            leased.source.pending_offsets,
+            leased.source.lag_s,
         )
 
 

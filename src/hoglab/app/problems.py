@@ -17,7 +17,7 @@ from hoglab.storage.database import DatabaseError
 from hoglab.storage.database.integrity import IntegrityWatch
 from hoglab.storage.engines import Engines, SharedEngines
 from hoglab.storage.event_log import EventLogFullError
-from hoglab.storage.event_store import EventStore, EventStoreUnavailableError, QueryError
+from hoglab.storage.event_store import EventStoreUnavailableError, EventWriter, QueryError
 from hoglab.storage.invocations.holding import held_runs
 
 _DAMAGE_ADVICE = "run `hoglab check --full`, restore a backup"
@@ -95,7 +95,7 @@ def shared_problems(shared: SharedComponents) -> list[Problem]:
     return problems
 
 
-def ingestion_problems(store: EventStore, ingestion: LogIngestion | None) -> list[Problem]:
+def ingestion_problems(store: EventWriter, ingestion: LogIngestion | None) -> list[Problem]:
     """Return the current problems of the event store, and of the ingestion of this process, if it has one."""
     problems = []
     try:
@@ -132,9 +132,11 @@ def event_problems(
     ]
     if engines.database_load is not None:
         problems += [Problem("database", text, blocks=False) for text in engines.database_load.problems()]
-    if engines.store.damage is not None:
-        text = f"events.duckdb is damaged ({engines.store.damage}): {_DAMAGE_ADVICE}"
-        problems.append(Problem("event store", text))
+    for file in engines.files:
+        if file.damage is not None:
+            problems.append(
+                Problem("event store", f"events.duckdb is damaged ({file.damage}): {_DAMAGE_ADVICE}")
+            )
     with suppress(DatabaseError):  # told above
         kept = quarantine.state()
         if kept.records:

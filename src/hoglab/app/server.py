@@ -229,7 +229,8 @@ class Hoglab(ServerProcess):
         files.check(accept_loss=accept_loss)
         check_secrets(engines.database, secrets, directory, accept_loss=accept_loss)
         if accept_loss:
-            engines.database.accept_rows()
+            for file in engines.database.files:
+                file.accept_rows()
         files.begin(engines.store)
         _advance_sequence(engines, engines.store)
         keep_check(engines.database, secrets)

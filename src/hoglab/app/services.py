@@ -108,7 +108,7 @@ class Services(SharedServices):
             ErasedFrom(
                 engines.invocations.erasing,
                 without_persons,
-                store,
+                engines.erasable,
                 people.known,
                 lambda: _forget(self.aggregate_cache),
             ),
@@ -154,7 +154,7 @@ class Services(SharedServices):
             experiments,
             accounts.project,
             jobs,
-            ingestion_view.stored.position,
+            ingestion_view.stored,
             results_config(settings),
         )
         experiments.judge = judge_by(ExperimentResults.of(self.results, store, budget_s=DECISION_BUDGET_S))
@@ -231,6 +231,7 @@ class Services(SharedServices):
                 self._socket,
                 catch_up=self.catch_up,
                 newest=self.ingestion_view.newest_place,
+                files=self.engines.files,
             ),
             Maintenance(self.engines.event_file, tasks=_periodic_tasks(self)),
         ]
@@ -275,7 +276,7 @@ def _periodic_tasks(services: Services) -> list[PeriodicTask]:
     failures = (DatabaseError, BusyError)
     retention = EventRetention(
         database,
-        services.engines.store,
+        services.engines.erasable,
         services.accounts.projects_ever,
         jobs,
         most_days=services.settings.event_retention_days,
@@ -287,8 +288,11 @@ def _periodic_tasks(services: Services) -> list[PeriodicTask]:
         PeriodicTask("event retention", TIDY_EVERY_S, retention.expire, failures),
         PeriodicTask("sessions", TIDY_EVERY_S, services.sessions.forget_old, failures),
         PeriodicTask("activity log", TIDY_EVERY_S, lambda: activity.forget_old(database), failures),
-        PeriodicTask("space", TIDY_EVERY_S, database.give_back, failures),
-        PeriodicTask("space of the queue", TIDY_EVERY_S, services.engines.queue_database.give_back, failures),
+        *(PeriodicTask("space", TIDY_EVERY_S, file.give_back, failures) for file in database.files),
+        *(
+            PeriodicTask("space of the queue", TIDY_EVERY_S, file.give_back, failures)
+            for file in services.engines.queue_database.files
+        ),
         PeriodicTask("jobs", TIDY_EVERY_S, jobs.forget_old, (DatabaseError,)),
         PeriodicTask("log-ins", TIDY_EVERY_S, SharedLogIns(database).forget_old, failures),
         PeriodicTask("queries", TIDY_EVERY_S, services.results.query_runner.forget_old, (DatabaseError,)),

@@ -85,12 +85,12 @@ def check(
             if opened is None:
                 return report
             database, queue = opened
-            if rows := database.damaged_tables():
+            if rows := [row for file in database.files for row in file.damaged_tables()]:
                 report.problems.append(
                     f"hoglab.db is damaged: rows of {', '.join(rows)} are not what was written; restore a backup, or "
                     "look at them and start `hoglab serve --accept-loss`"
                 )
-            if full and database.search_is_damaged():
+            if full and any(file.search_is_damaged() for file in database.files):
                 report.problems.append(
                     "hoglab.db: the index for searching persons is damaged, and lacks somebody; stop the server, "
                     "and run `hoglab repair`"

@@ -6,7 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import orjson
 import structlog
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
     from datetime import datetime
 
+    from hoglab.http.identity import Project
     from hoglab.storage.event_log import LogWriter
 
 
@@ -40,16 +41,6 @@ _INLINE_WIRE_BYTES = 64 * 1024
 _INLINE_JSON_BYTES = 256 * 1024
 
 _logger = structlog.get_logger(__name__)
-
-
-class KnownProject(Protocol):
-    """Project as far as capture needs it."""
-
-    @property
-    def id(self) -> int: ...
-
-    @property
-    def api_token(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +89,8 @@ class Capture:
     def __init__(
         self,
         log: LogWriter,
-        project_by_token: Callable[[str], KnownProject | None],
-        project_by_id: Callable[[int], KnownProject | None] = lambda _: None,
+        project_by_token: Callable[[str], Project | None],
+        project_by_id: Callable[[int], Project | None] = lambda _: None,
         *,
         has_several_projects: Callable[[], bool] = lambda: False,
         limits: CaptureLimits | None = None,
@@ -137,7 +128,7 @@ class Capture:
         await self._append(project, encode_record(header, read.stored))
         return read.events
 
-    def recognise(self, head: V1Head, scope: MutableMapping[str, Any]) -> KnownProject | None:
+    def recognise(self, head: V1Head, scope: MutableMapping[str, Any]) -> Project | None:
         """Return the project of a v1 request, before its body is read; None when its events are to be dropped.
 
         Raises `V1Refusal` 401.
@@ -182,7 +173,7 @@ class Capture:
             await self._append(project, encode_record(header, batch.body))
         return batch
 
-    def _project(self, token: str) -> KnownProject | None:
+    def _project(self, token: str) -> Project | None:
         """Return the project of a token; None when its events are to be dropped. Raises `Refusal` 401."""
         project = self._project_by_token(token)
         if project is None and self.limits.unknown_projects == "reject":
@@ -218,7 +209,7 @@ class Capture:
         except Refusal as refusal:
             raise CaptureRefusedError(refusal.reason, for_now=True) from refusal
 
-    async def _append(self, project: KnownProject, record: bytes, *, insist: bool = False) -> None:
+    async def _append(self, project: Project, record: bytes, *, insist: bool = False) -> None:
         """Append a request to the log. Raises `Refusal` 503, and 413 for an event that the log cannot take."""
         try:
             alone = not self._has_several_projects()
@@ -235,7 +226,7 @@ class Capture:
         self._decoders.shutdown()
 
 
-def _book(scope: MutableMapping[str, Any], project: KnownProject, stored_bytes: int) -> None:
+def _book(scope: MutableMapping[str, Any], project: Project, stored_bytes: int) -> None:
     """Charge the request, and what of it waits to be stored, to its project. Raises `Refusal` 503."""
     try:
         known_owner(scope, f"project:{project.id}")

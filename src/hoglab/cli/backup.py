@@ -205,7 +205,7 @@ def repair(data: DataOption = None) -> None:
                     ) from still
             if settings.database_url is None:
                 database = Database.open(directory.metadata_path)
-                if database.repair_search():
+                if any(file.repair_search() for file in database.files):
                     done.append("the index for searching persons is built again")
                 database.dispose()
     except (DatabaseError, DirectoryError) as error:

@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from hoglab.delivery.bodies.pool import BodyPool
     from hoglab.delivery.config import DeliveryConfig
     from hoglab.delivery.execution import EventSink
-    from hoglab.delivery.runs.globals import People
     from hoglab.functions.runtime import FunctionRegistry
     from hoglab.functions.secrets import SecretBox
     from hoglab.functions.status import FunctionStates
+    from hoglab.people import PersonService
     from hoglab.storage.database import Database
     from hoglab.storage.invocations import AppMetric, InvocationStores, LogEntry
     from hoglab.storage.job_leases import JobLeases
@@ -56,7 +56,7 @@ _logger = structlog.get_logger(__name__)
 def run_context(
     registry: FunctionRegistry,
     box: SecretBox,
-    people: People,
+    people: PersonService,
     stores: InvocationStores,
     config: DeliveryConfig,
     now: Callable[[], datetime],

@@ -3,15 +3,13 @@
 from hoglab.ingestion.loop import LogIngestion
 from hoglab.ingestion.normalise import Event
 from hoglab.ingestion.quarantine import Quarantine
-from hoglab.ingestion.steps import Dispatcher, IngestionLimits, Transformer
+from hoglab.ingestion.steps import IngestionLimits
 from hoglab.storage.event_store.ingested import IngestedEvent
 
 __all__ = [
-    "Dispatcher",
     "Event",
     "IngestedEvent",
     "IngestionLimits",
     "LogIngestion",
     "Quarantine",
-    "Transformer",
 ]

@@ -29,7 +29,7 @@ from hoglab.storage.event_store import (
 if TYPE_CHECKING:
     from hoglab.http.identity import Project
     from hoglab.storage.database import Database
-    from hoglab.storage.event_store import EventStore, Reader
+    from hoglab.storage.event_store import EventReader, Reader
 
 SHOWN_PER_S = 50
 """Most events a second that a follower gets, the newest; how many others there were, it is told."""
@@ -90,7 +90,7 @@ class LiveEvents(LiveFeed[_EventFollower]):
 
     def __init__(
         self,
-        store: EventStore,
+        store: EventReader,
         database: Database,
         columns: Sequence[str],
         show: Show,

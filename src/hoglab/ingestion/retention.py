@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -16,7 +16,9 @@ from hoglab.storage.event_store import EventsBefore
 from hoglab.storage.job_leases import JobName
 
 if TYPE_CHECKING:
+    from hoglab.http.identity import Project
     from hoglab.storage.database import Database
+    from hoglab.storage.event_store import ErasableStore
     from hoglab.storage.job_leases import JobLeases
 
 JOB = JobName("event retention", "")
@@ -26,32 +28,14 @@ END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 _log = structlog.get_logger(__name__)
 
 
-class KeptProject(Protocol):
-    """Project as far as retention needs it."""
-
-    @property
-    def id(self) -> int: ...
-
-    @property
-    def settings(self) -> dict[str, Any]: ...
-
-
-class RetainedEvents(Protocol):
-    """Event store as far as retention needs it: see `hoglab.storage.event_store.EventStore`."""
-
-    def erase(self, events: EventsBefore) -> int: ...
-
-    def scrub(self) -> None: ...
-
-
 class EventRetention:
     """Called by one background thread."""
 
     def __init__(
         self,
         database: Database,
-        events: RetainedEvents,
-        projects: Callable[[], Iterable[KeptProject]],
+        store: ErasableStore,
+        projects: Callable[[], Iterable[Project]],
         jobs: JobLeases,
         *,
         most_days: int | None,
@@ -65,7 +49,7 @@ class EventRetention:
         ``forget_results`` drops what the aggregate cache has of events before a moment.
         """
         self._database = database
-        self._events = events
+        self._store = store
         self._projects = projects
         self._jobs = jobs
         self._most_days = most_days
@@ -95,7 +79,7 @@ class EventRetention:
             else:
                 continue
             keeps_for_a_time = True
-            count = self._events.erase(EventsBefore(project.id, before))
+            count = self._store.events.erase(EventsBefore(project.id, before))
             if not count:
                 continue
             expired += count
@@ -103,7 +87,7 @@ class EventRetention:
             self._record(project.id, before, count)
         self._has_to_scrub = self._has_to_scrub or expired > 0
         if self._has_to_scrub and keeps_for_a_time:
-            self._events.scrub()
+            self._store.scrub()
             self._has_to_scrub = False
         return expired
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from hoglab.http.management.call import Call
     from hoglab.http.management.routing import UuidId
     from hoglab.storage.database import Database
-    from hoglab.storage.event_store import EventStore
+    from hoglab.storage.event_store import EventReader
     from hoglab.storage.event_store.dialects import Dialect
 
 MAX_EVENTS = 1_000
@@ -150,7 +150,7 @@ class EventList(WireModel):
 
 
 def events_router(
-    store: EventStore,
+    store: EventReader,
     database: Database,
     streams: Streams | None = None,
     *,

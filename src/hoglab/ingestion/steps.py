@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import structlog
@@ -38,12 +38,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
+    from hoglab.delivery.dispatch import EventDispatcher
+    from hoglab.functions.runtime.transformations import Transformations
+    from hoglab.http.identity import Project
     from hoglab.ingestion.flag_calls import FlagCalls
     from hoglab.ingestion.quarantine import Quarantine
     from hoglab.people import PersonService
     from hoglab.storage.event_log import LogRecord
     from hoglab.storage.event_log.partitions import Ledger, OpenBatch, PartitionLease
-    from hoglab.storage.event_store import EventStore, PersonOverride
+    from hoglab.storage.event_store import EventWriter, PersonOverride
 
 MIB = 1024 * 1024
 
@@ -60,55 +63,6 @@ SERVERS_FAULT = (DatabaseError, MemoryError, OSError, QuarantineFullError)
 """Errors for which no record is to blame; errors of the event store are not among them."""
 
 DRY_RUN_EVENT = "$dry_run"
-
-
-class IngestedProject(Protocol):
-    """Project as far as ingestion needs it."""
-
-    @property
-    def anonymize_ips(self) -> bool: ...
-
-
-class Transformer(Protocol):
-    """Changes or drops events before anything else sees them (spec: hog-runtime 7.2)."""
-
-    def transform(self, project_id: int, events: list[Event]) -> list[Event]:
-        """Return the events that are left, in order. ``event``, ``distinct_id`` and ``properties`` may be changed."""
-        ...
-
-
-class Dispatcher(Protocol):
-    """Starts what runs on stored events (spec: hog-runtime 0)."""
-
-    def position(self) -> SequenceNumber:
-        """Return the number of the record up to which everything was dispatched, 0 at first."""
-        ...
-
-    def dispatch(
-        self,
-        events: Sequence[IngestedEvent],
-        *,
-        log_offset: SequenceNumber | None,
-        done: PartitionDone | None = None,
-    ) -> None:
-        """Enqueue invocations for events that are new, in log order, of any number of projects.
-
-        Must record ``done`` of a partition, else ``log_offset`` as its position, in the transaction of the enqueueing,
-        also when nothing is to be run, and must not enqueue an invocation twice when it sees an event twice.
-        """
-        ...
-
-    def dry_run(self, events: Sequence[IngestedEvent]) -> None:
-        """Go through all steps of `dispatch` without enqueueing anything. Raises what they raise."""
-        ...
-
-    def has_capacity(self) -> bool:
-        """Return whether more may be enqueued now; ingestion waits while not."""
-        ...
-
-    def flush(self) -> None:
-        """Write what was deferred. Called when there is nothing to do, and at the end."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,19 +165,21 @@ class BatchSteps:
 
     def __init__(
         self,
-        store: EventStore,
+        store: EventWriter,
         people: PersonService,
-        project: Callable[[int], IngestedProject | None],
+        project: Callable[[int], Project | None],
         quarantine: Quarantine,
         *,
-        dispatcher: Dispatcher | None = None,
-        transformer: Transformer | None = None,
+        dispatcher: EventDispatcher | None = None,
+        transformer: Transformations | None = None,
         flag_calls: FlagCalls | None = None,
         limits: IngestionLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.stopping = threading.Event()
         """Set when no further record is to be begun."""
+        self.at_rest: list[Callable[[], None]] = []
+        """Called when there is nothing else to do after something was stored."""
         self.store = store
         self.people = people
         self.quarantine = quarantine
@@ -252,10 +208,11 @@ class BatchSteps:
                 _logger.warning("metrics of functions were not written", error=str(error))
 
     def rest(self) -> None:
-        """Write what was deferred and checkpoint the store, because there is nothing else to do."""
+        """Write what was deferred, in files of the store as well, because there is nothing else to do."""
         if self._dirty:
             self.flush()
-            self.store.checkpoint()
+            for write in self.at_rest:
+                write()
             self.people.forget_old_warnings()
             self._dirty = False
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -31,8 +31,8 @@ from hoglab.storage.database.tables import (
     person_override,
 )
 from hoglab.storage.database.types import to_micros
-from hoglab.storage.event_log import ReadToken, ReadTokens, SequenceNumber
-from hoglab.storage.event_store import ErasableEvents, EventsOfPersons
+from hoglab.storage.event_log import ReadToken, SequenceNumber
+from hoglab.storage.event_store import EventsOfPersons
 from hoglab.storage.invocations import ErasedPersons
 from hoglab.storage.job_leases import JobName
 from hoglab.storage.json_text import json_bytes
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
     from hoglab.people.person_cache import PersonCache
     from hoglab.storage.database import Database
+    from hoglab.storage.event_log import EventLog
+    from hoglab.storage.event_store import ErasableStore
     from hoglab.storage.invocations import RunErasing
     from hoglab.storage.job_leases import JobLeases
 
@@ -55,28 +57,6 @@ MAX_AT_ONCE = 1_000
 JOB = JobName("erasure", "")
 
 _log = structlog.get_logger(__name__)
-
-
-class Log(ReadTokens, Protocol):
-    """Event log as far as erasing needs it."""
-
-    def trim(self, up_to: SequenceNumber) -> int: ...
-
-
-class Events(Protocol):
-    """Event store as far as erasing needs it: see `hoglab.storage.event_store.EventStore`."""
-
-    def uuids(self, events: ErasableEvents) -> list[UUID]: ...
-
-    def erase(self, events: ErasableEvents) -> int: ...
-
-    def forget_overrides(self, project_id: int, person_ids: Sequence[UUID]) -> None: ...
-
-    def distinct_ids_since(
-        self, project_id: int, distinct_ids: Sequence[str], log_offset: SequenceNumber
-    ) -> set[str]: ...
-
-    def scrub(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +79,7 @@ class ErasedFrom:
     runs: RunErasing
     without: Callable[[bytes, Set[str], Set[str]], bytes | None]
     """Removes persons with some ids, or distinct ids, from the state of an invocation; None when nobody is left."""
-    events: Events
+    store: ErasableStore
     known: PersonCache
     forget_results: Callable[[], None]
     """Drops the aggregate cache."""
@@ -112,7 +92,7 @@ class PersonErasing:
         self,
         database: Database,
         jobs: JobLeases,
-        log: Log,
+        log: EventLog,
         ingested: Callable[[], SequenceNumber],
         places: ErasedFrom,
         now: Callable[[], datetime],
@@ -127,7 +107,7 @@ class PersonErasing:
         self._ingested = ingested
         self._runs = places.runs
         self._without = places.without
-        self._events = places.events
+        self._store = places.store
         self._known = places.known
         self._forget_results = places.forget_results
         self._now = now
@@ -206,7 +186,7 @@ class PersonErasing:
         if erased:
             self._forget_results()
         self._rebuild_search()
-        self._events.scrub()
+        self._store.scrub()
         self._log.trim(self._ingested())  # the event store is on disk and no longer needs the log for repairs
         self._finish(due)
         self._is_purged = False
@@ -217,7 +197,8 @@ class PersonErasing:
     def _purge(self) -> None:
         if not self._is_purged:
             self._runs.purge()
-            self._database.purge()
+            for file in self._database.files:
+                file.purge()
             self._is_purged = True
 
     def _settle(self) -> None:
@@ -263,8 +244,8 @@ class PersonErasing:
         distinct_ids = [distinct_id for erasure in erasures for distinct_id in erasure.distinct_ids]
         log_offset = max(erasure.log_offset for erasure in erasures)
         self._forget_returned(project_id, distinct_ids, log_offset)
-        erased = self._events.erase(EventsOfPersons(project_id, person_ids, distinct_ids, log_offset))
-        self._events.forget_overrides(project_id, person_ids)
+        erased = self._store.events.erase(EventsOfPersons(project_id, person_ids, distinct_ids, log_offset))
+        self._store.events.forget_overrides(project_id, person_ids)
         texts = [str(person_id) for person_id in person_ids]
         mine = person_override.c.project_id == project_id
         with self._database.write() as tx:
@@ -279,7 +260,7 @@ class PersonErasing:
         self, project_id: int, distinct_ids: Sequence[str], log_offset: SequenceNumber
     ) -> None:
         """Delete persons whom events from before their deletion created again, and who have no newer events."""
-        since = self._events.distinct_ids_since(project_id, distinct_ids, log_offset)
+        since = self._store.events.distinct_ids_since(project_id, distinct_ids, log_offset)
         with self._known.changing() as touch, self._database.write() as tx:
             returned = persons_for(
                 tx.connection,
@@ -302,7 +283,7 @@ class PersonErasing:
             project_id,
             frozenset(map(str, person_ids)),
             frozenset(distinct_ids),
-            frozenset(map(str, self._events.uuids(events))),
+            frozenset(map(str, self._store.events.uuids(events))),
             log_offset,
             max(erasure.requested_at for erasure in erasures),
         )

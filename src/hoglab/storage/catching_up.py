@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from hoglab.storage.event_log import ReadToken, ReadTokens, SequenceNumber
 
@@ -22,20 +22,13 @@ class NotCaughtUpError(Exception):
     """Events that were acknowledged before a request are not stored yet. It may be asked again."""
 
 
-class StoredPosition(Protocol):
-    """Source of the position up to which events are stored."""
-
-    def position(self) -> SequenceNumber:
-        """Return the number of the record up to which everything is stored."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class CatchUp:
     """Distance of storing events behind accepting them."""
 
     log: ReadTokens
-    store: StoredPosition
+    stored: Callable[[], SequenceNumber]
+    """Returns the number of the record up to which everything is stored."""
     hurry: Callable[[], object] | None = None
     """Tells ingestion, where this process does it, that somebody waits."""
 
@@ -52,7 +45,7 @@ class CatchUp:
 
     def has_stored(self, token: ReadToken) -> bool:
         """Return whether all records of a resolved token are stored; ingestion is told to hurry where not."""
-        is_stored = token.deferred_until is None and self.store.position() >= token.offset
+        is_stored = token.deferred_until is None and self.stored() >= token.offset
         if not is_stored and self.hurry is not None:
             self.hurry()
         return is_stored

@@ -18,6 +18,7 @@ from hoglab.storage.event_log.log import MAX_BACKLOG_BYTES, LogLimits
 from hoglab.storage.event_log.progress import IngestionProgress, LeasedLog
 from hoglab.storage.event_log.quarantine import QuarantineStore
 from hoglab.storage.event_log.sqlite import MIN_FREE_DISK_BYTES, SqliteEventLog
+from hoglab.storage.event_store import ErasableStore
 from hoglab.storage.event_store.duckdb import MEMORY, QUERY_TIMEOUT_S, DuckDbEventStore
 from hoglab.storage.event_store.duckdb_file import HEADER_BYTES, stamp
 from hoglab.storage.invocations import InvocationQueue
@@ -26,7 +27,7 @@ from hoglab.storage.invocations.sqlite import SqliteQueueTables
 from hoglab.storage.invocations.traces import TRACE_RETENTION_DAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from sqlalchemy import MetaData
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from hoglab.storage.event_log import EventLog, LogWriter
     from hoglab.storage.event_log.kafka import KafkaEventLog
     from hoglab.storage.event_log.log import GroupCommitLog
-    from hoglab.storage.event_store import EventStore, PartitionedEventStore
+    from hoglab.storage.event_store import EventStore, PartitionedEventStore, StoreFile
     from hoglab.storage.invocations import InvocationStores
     from hoglab.storage.invocations.tables import QueueTables
     from hoglab.storage.table_files import TableDirectory
@@ -147,6 +148,16 @@ class Engines(SharedEngines):
     """Lock that keeps other servers away from a database that they could reach; to be started."""
     database_load: DatabaseLoad | None
     """Measurement of the server of such a database; to be started."""
+
+    @property
+    def files(self) -> Sequence[StoreFile]:
+        """The files of the event store; none where a server has them."""
+        return () if self.event_file is None else (self.event_file,)
+
+    @property
+    def erasable(self) -> ErasableStore:
+        """The events that can be deleted, with their files."""
+        return ErasableStore(self.store, self.files)
 
     @classmethod
     @contextmanager

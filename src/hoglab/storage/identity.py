@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hoglab.storage.database import Database
     from hoglab.storage.directory import DataDirectory
     from hoglab.storage.event_log import LogStats, Offset
+    from hoglab.storage.event_store import EventWriter
 
 PEOPLE_STAGE = "people"
 """The stage of ingestion that is finished before events are stored."""
@@ -122,12 +123,6 @@ class KnownLog(Protocol):
     def last_offset(self) -> Offset: ...
 
     def stats(self) -> LogStats: ...
-
-
-class WritableStore(Protocol):
-    """An event store that an identity can be written into."""
-
-    def set_identity(self, installation_id: str, generation: int, starts: int) -> None: ...
 
 
 class KnownStore(Protocol):
@@ -298,7 +293,7 @@ class Installation:
         for text in findings:
             _log.warning("loss_accepted", finding=text)
 
-    def begin(self, store: WritableStore) -> Identity:
+    def begin(self, store: EventWriter) -> Identity:
         """Count one start in all files. From then on they fit together, also after an accepted loss.
 
         ``store`` is the one that was checked.

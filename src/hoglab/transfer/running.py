@@ -15,7 +15,7 @@ import socket
 import socketserver
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -39,7 +39,7 @@ from hoglab.storage.event_store.export import EventSelection, selected_lines
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hoglab.storage.event_store import EventStore
+    from hoglab.storage.event_store import EventStore, StoreFile
 
 EVENTS_PATH = "/events"
 HOLD_PATH = "/hold"
@@ -98,14 +98,16 @@ class ExportService:
         stall_s: float = STALL_S,
         catch_up: CatchUp | None = None,
         newest: Callable[[], int] | None = None,
+        files: Sequence[StoreFile] = (),
     ) -> None:
-        """Answer at a ``path``.
+        """Answer at a ``path``. ``files`` are those of the store, which holds keep as they are.
 
         ``newest`` returns the place up to which all events are stored; None: the store knows.
         """
         self._store = store
         self._catch_up = catch_up
         self._newest = newest
+        self._files = files
         self._path = path
         self._slots = threading.BoundedSemaphore(max_exports)
         self._stall_s = stall_s
@@ -119,7 +121,13 @@ class ExportService:
                 self._path.unlink()  # of a server that was killed: ours alone may be there
             with _address(self._path) as address:
                 self._listener = _Listener(
-                    address, self._store, self._slots, self._stall_s, self._catch_up, self._newest
+                    address,
+                    self._store,
+                    self._slots,
+                    self._stall_s,
+                    self._catch_up,
+                    self._newest,
+                    self._files,
                 )
             self._path.chmod(SOCKET_MODE)
         except OSError as error:
@@ -156,8 +164,10 @@ class _Listener(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         stall_s: float,
         catch_up: CatchUp | None,
         newest: Callable[[], int] | None,
+        files: Sequence[StoreFile],
     ) -> None:
         self.store = store
+        self.files = files
         self.catch_up = catch_up
         self.newest = newest
         self.slots = slots
@@ -229,8 +239,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.listener.slots.release()
 
     def _hold(self) -> None:
+        if not self.listener.files:
+            self._refuse(HTTPStatus.NOT_FOUND, "the events of this server are not in a file of its directory")
+            return
+        [file] = self.listener.files
         try:
-            with self.listener.store.pause_writes() as position:
+            with file.pause_writes() as position:
                 self.send_response(HTTPStatus.OK)
                 self.send_header(POSITION_HEADER, str(position))
                 self.send_header("Transfer-Encoding", "chunked")

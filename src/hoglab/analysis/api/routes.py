@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
     from hoglab.analysis.timeseries import ResultsService
     from hoglab.http.management.call import Call
-    from hoglab.storage.event_store import EventStore
+    from hoglab.storage.event_store import EventReader
 
 _QUERY = either("query:read", "experiment:read")
 
 
-def routers(service: ResultsService, events: EventStore) -> list[ResourceRouter]:
+def routers(service: ResultsService, events: EventReader) -> list[ResourceRouter]:
     """Return every router of this room."""
     exposures = ExposureCounts(service)
     live = LiveResults(service, exposures)

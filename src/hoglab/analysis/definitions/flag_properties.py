@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hoglab.storage.event_store import EventStore
+    from hoglab.storage.event_store import EventReader
 
 TIMEOUT_S = 10.0
 
@@ -23,7 +23,7 @@ WHERE {seen}
 PREFIX = "$feature/"
 
 
-def flag_property_seen(store: EventStore) -> Callable[[int, Collection[str], datetime, int], bool]:
+def flag_property_seen(store: EventReader) -> Callable[[int, Collection[str], datetime, int], bool]:
     """Return a test ``(project_id, event_names, since, sample)``.
 
     It tells whether any of the newest ``sample`` events of each name since a moment has a property that begins with

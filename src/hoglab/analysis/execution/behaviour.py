@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hoglab.http.identity import Project
     from hoglab.storage.catching_up import CatchUp
     from hoglab.storage.database import Database
-    from hoglab.storage.event_store import EventStore
+    from hoglab.storage.event_store import EventReader
     from hoglab.storage.event_store.dialects import Dialect
 
 TIMEOUT_S = 300.0
@@ -53,7 +53,7 @@ def rule_problem(dialect: Dialect, rule: PropertyFilter) -> str | None:
 
 
 def performers(
-    database: Database, store: EventStore, now: Callable[[], datetime] = utc_now
+    database: Database, store: EventReader, now: Callable[[], datetime] = utc_now
 ) -> Callable[[Project, PropertyFilter], Iterable[UUID]]:
     """Return the function that finds the persons of a project who performed the event or action of a rule.
 
@@ -64,7 +64,7 @@ def performers(
 
 def performers_on_request(
     database: Database,
-    store: EventStore,
+    store: EventReader,
     now: Callable[[], datetime] = utc_now,
     catch_up: CatchUp | None = None,
 ) -> Callable[[Project, PropertyFilter], Iterable[UUID]]:
@@ -89,7 +89,7 @@ def performers_on_request(
 
 
 def _performers(
-    database: Database, store: EventStore, now: Callable[[], datetime], timeout_s: float
+    database: Database, store: EventReader, now: Callable[[], datetime], timeout_s: float
 ) -> Callable[[Project, PropertyFilter], Iterable[UUID]]:
 
     def performed(project: Project, rule: PropertyFilter) -> Iterable[UUID]:

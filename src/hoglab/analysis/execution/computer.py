@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.execution.sharing import shared_results
 from hoglab.analysis.execution.statement_runner import (
-    Readable,
     StatementRunner,
     bounded,
     explained_failures,
@@ -60,6 +59,7 @@ from hoglab.storage.table_files import TableFileError
 if TYPE_CHECKING:
     from hoglab.analysis.incremental import AggregateCache
     from hoglab.statistics import SufficientStatistics
+    from hoglab.storage.event_store import EventReader
     from hoglab.storage.event_store.dialects import Dialect
     from hoglab.storage.table_files import FileTable, TableDirectory
 
@@ -79,7 +79,7 @@ class Computer:
 
     def __init__(
         self,
-        store: Readable,
+        store: EventReader,
         groups: Groups,
         *,
         timeout_s: float,
@@ -90,7 +90,7 @@ class Computer:
 
         ``aggregate_cache`` belongs to the same store; without it everything is read from the events.
         """
-        self._runner = StatementRunner(store, timeout_s, tables)
+        self._runner = StatementRunner(store.reader, store.dialect, timeout_s, tables)
         self._resolver = QuestionResolver(self._runner, groups)
         self._aggregate_cache = aggregate_cache
 

@@ -30,7 +30,7 @@ def shared_results(
 
     Raises as the methods of `StatementRunner`.
     """
-    with explained_failures(runner.timeout_s), runner.store.reader() as reader:
+    with explained_failures(runner.timeout_s), runner.reader() as reader:
         try:
             shared = _over_tables(runner, reader, questions)
             yield None if shared is None else _Several(shared, questions).answer

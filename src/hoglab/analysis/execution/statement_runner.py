@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hoglab.analysis.cancellation import Cancellation, current_cancellation
 from hoglab.analysis.errors import ComputationError, DefinitionError, DidNotEndError, UnavailableError
@@ -33,19 +33,6 @@ MAX_CELLS = 500
 T = TypeVar("T")
 
 
-class Readable(Protocol):
-    """The part of an event store that computing needs."""
-
-    @property
-    def dialect(self) -> Dialect:
-        """SQL dialect of the store's engine."""
-        ...
-
-    def reader(self) -> AbstractContextManager[Reader]:
-        """Return a reader for one thread. Raises `EventStoreUnavailableError`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class StatementRunner:
     """Statements of one engine over one relation of events.
@@ -54,20 +41,18 @@ class StatementRunner:
     fail.
     """
 
-    store: Readable
+    reader: Callable[[], AbstractContextManager[Reader]]
+    """`EventReader.reader` of the event store."""
+    dialect: Dialect
+    """SQL dialect of the engine."""
     timeout_s: float
     tables: TableDirectory | None = None
     """Directory of the files of warehouse tables."""
     events: EventRelation = ALL_EVENTS
 
-    @property
-    def dialect(self) -> Dialect:
-        """SQL dialect of the engine."""
-        return self.store.dialect
-
     def over(self, reader: Reader, events: EventRelation) -> StatementRunner:
         """Return a runner on a reader that is open already, over events that its temporary tables have."""
-        return replace(self, store=_Borrowed(reader, self.dialect), events=events)
+        return replace(self, reader=lambda: nullcontext(reader), events=events)
 
     def built(self, build: Callable[[Scope], T], question: Question) -> T:
         """Return the result of ``build`` for a question, in a scope of its own."""
@@ -84,7 +69,7 @@ class StatementRunner:
         """Run a statement about a question and return its rows."""
         with (
             explained_failures(self.timeout_s),
-            self.store.reader() as reader,
+            self.reader() as reader,
             self._blaming_tables(question),
         ):
             return self.executed(reader, statement)
@@ -123,18 +108,6 @@ class StatementRunner:
                 f"The data warehouse table {names} could not be read: {self.tables.explained(error)}",
                 retry=False,
             ) from error
-
-
-@dataclass(frozen=True, slots=True)
-class _Borrowed:
-    """A store whose only reader is an open one, with its temporary tables."""
-
-    opened: Reader
-    dialect: Dialect
-
-    @contextmanager
-    def reader(self) -> Iterator[Reader]:
-        yield self.opened
 
 
 @contextmanager

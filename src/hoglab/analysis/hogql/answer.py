@@ -45,7 +45,7 @@ def hogql_answer(
 ) -> dict[str, Any]:
     """Answer a query about the events of a project. Raises `DefinitionError` and `ComputationError`."""
     names, columns, statement = built(runner.dialect, project, query, now)
-    with explained_failures(runner.timeout_s), runner.store.reader() as reader:
+    with explained_failures(runner.timeout_s), runner.reader() as reader:
         rows = runner.executed(reader, statement)
     zone = zone_of(project.timezone)
     results = [

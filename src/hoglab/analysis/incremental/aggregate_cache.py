@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -43,10 +43,9 @@ from hoglab.storage.event_store.aggregate_cache_file import TABLE_NAMES
 from hoglab.storage.event_store.transactions import transaction
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
     from datetime import datetime
 
-    from hoglab.storage.event_store import Reader
+    from hoglab.storage.engines import EventFile
 
 MAX_BYTES = 8 * 1024**3
 """Maximum size of the cache; the materializations unused for longest are dropped first."""
@@ -66,19 +65,6 @@ SELECT uuid FROM stored_events WHERE seq = $seq UNION ALL SELECT NULL FROM event
 """The event at a place; no uuid where another one took its place since."""
 _BYTES = f"SELECT used_blocks * block_size FROM pragma_database_size() WHERE database_name = '{SCHEMA}'"
 _log = structlog.get_logger(__name__)
-
-
-class Store(Protocol):
-    """The part of an event store that the cache needs: see `hoglab.storage.engines.EventFile`."""
-
-    @property
-    def has_aggregate_cache(self) -> bool: ...
-
-    def reset_aggregate_cache(self) -> None: ...
-
-    def check_room(self) -> None: ...
-
-    def reader(self) -> AbstractContextManager[Reader]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +89,7 @@ class _ReplacedError(Exception):
 class AggregateCache:
     """Cache of the materialized parts of answers; thread-safe, one computation uses it at a time."""
 
-    def __init__(self, store: Store, *, timeout_s: float, limits: CacheLimits | None = None) -> None:
+    def __init__(self, store: EventFile, *, timeout_s: float, limits: CacheLimits | None = None) -> None:
         self._store = store
         self._timeout_s = timeout_s
         self._limits = limits or CacheLimits()

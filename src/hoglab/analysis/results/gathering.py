@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hoglab.analysis.timeseries import ResultsService
     from hoglab.analysis.timeseries.query_cache import Computation
     from hoglab.http.identity import Project
-    from hoglab.storage.event_store import EventStore
+    from hoglab.storage.event_store import EventReader
 
 BUDGET_S = 15.0
 """Time for which a request waits for computations."""
@@ -66,7 +66,7 @@ class ExperimentResults:
     def of(
         cls,
         service: ResultsService,
-        events: EventStore,
+        events: EventReader,
         *,
         briefs: Briefs | None = None,
         budget_s: float | None = BUDGET_S,

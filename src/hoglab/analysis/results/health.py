@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hoglab.analysis.timeseries.store import Failure
     from hoglab.http.identity import Project
     from hoglab.statistics.verdict import PlannedPower
-    from hoglab.storage.event_store import EventStore
+    from hoglab.storage.event_store import EventReader
     from hoglab.storage.event_store.dialects import Dialect
 
 GRACE = timedelta(hours=1)
@@ -426,7 +426,7 @@ def listed(names: Sequence[str], joint: str = "or") -> str:
 class ExperimentHealth:
     """Examinations of experiments."""
 
-    def __init__(self, service: ResultsService, exposures: ExposureCounts, events: EventStore) -> None:
+    def __init__(self, service: ResultsService, exposures: ExposureCounts, events: EventReader) -> None:
         self._service = service
         self._exposures = exposures
         self._events = events
@@ -508,7 +508,7 @@ class ExperimentHealth:
         return failed
 
 
-def seen_events(events: EventStore, inputs: ExperimentInputs, since: datetime) -> set[str]:
+def seen_events(events: EventReader, inputs: ExperimentInputs, since: datetime) -> set[str]:
     """Return the events named by the metrics that arrived since a moment. Raises `ComputationError`."""
     names = sorted({name for metric in inputs.metrics for name in metrics.event_names(metric)})
     if not names:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hoglab.analysis.definitions import ExperimentInputs
     from hoglab.analysis.timeseries import ResultsService
     from hoglab.http.identity import Project
-    from hoglab.storage.event_store import EventStore
+    from hoglab.storage.event_store import EventReader
 
 SEEN_WITHIN = timedelta(days=30)
 """Time within which events of metrics have to have come before the launch."""
@@ -150,7 +150,7 @@ def _flag_is_called(inputs: ExperimentInputs) -> Check:
 class LaunchChecks:
     """The checks before launches."""
 
-    def __init__(self, service: ResultsService, events: EventStore) -> None:
+    def __init__(self, service: ResultsService, events: EventReader) -> None:
         self._service = service
         self._events = events
 

@@ -34,7 +34,7 @@ def trends_answer(
     labels, moment_count = asked.labels, asked.count
     for series in asked.series:
         statement = _built(runner.dialect, project_id, asked, series, now)
-        with explained_failures(runner.timeout_s), runner.store.reader() as reader:
+        with explained_failures(runner.timeout_s), runner.reader() as reader:
             rows = runner.executed(reader, statement)
         points: defaultdict[str | None, list[int]] = defaultdict(lambda: [0] * moment_count)
         if asked.breakdown is None:

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from hoglab.http.management.call import Call
     from hoglab.storage.catching_up import CatchUp
     from hoglab.storage.database import Database
-    from hoglab.storage.event_store import EventStore
+    from hoglab.storage.event_store import EventReader
 
 
 def sample_router(
     delivery: Delivery,
     functions: FunctionService,
     database: Database,
-    store: EventStore,
+    store: EventReader,
     catch_up: CatchUp | None = None,
 ) -> ResourceRouter:
     """Return the routes of ``/hog_functions/{id}/sample_globals``. ``database``: the metadata."""

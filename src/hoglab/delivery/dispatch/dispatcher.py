@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from hoglab.delivery.execution import RunContext
     from hoglab.delivery.limits import Backpressure
     from hoglab.delivery.limits.function_breaker import FunctionBreakers
-    from hoglab.delivery.runs.globals import EventGlobals, GroupProperties, ShownProject
+    from hoglab.delivery.runs.globals import EventGlobals, GroupProperties
     from hoglab.fairness.compute_shares import ComputeShares
     from hoglab.functions.runtime import (
         CompiledFunction,
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         FunctionSet,
         ProjectFunctions,
     )
+    from hoglab.http.identity import Project
     from hoglab.storage.event_log.partitions import PartitionDone
     from hoglab.storage.event_store.ingested import IngestedEvent
     from hoglab.storage.invocations import DeadLetter, InvocationStores, JobStep
@@ -93,7 +94,7 @@ class Subscribers:
     """
 
     functions: Callable[[ProjectFunctions], FunctionSet]
-    globals: Callable[[ShownProject, IngestedEvent], dict[str, Any]]
+    globals: Callable[[Project, IngestedEvent], dict[str, Any]]
     groups: GroupProperties
     source: str = EVENTS
 
@@ -164,7 +165,8 @@ class EventDispatcher:
     ) -> None:
         """Enqueue the runs that events cause, and the position, in one transaction.
 
-        Events from elsewhere than the log have no position; of a partition, ``done`` is the stored one. An event that
+        Events from elsewhere than the log have no position; of a partition, ``done`` is the stored one. The position
+        moves also when nothing is to be run, and an event that is seen twice is enqueued once. An event that
         no runs can be made of becomes a dead letter, as do the events in ``dead``. Raises `DatabaseError`.
         """
         reached = None if log_offset is None else done or ConsumerPosition(CONSUMER, log_offset)

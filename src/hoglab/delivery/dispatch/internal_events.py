@@ -25,7 +25,8 @@ from hoglab.storage.invocations import DeadLetter
 from hoglab.storage.job_leases import JobName
 
 if TYPE_CHECKING:
-    from hoglab.delivery.runs.globals import EventGlobals, ShownProject
+    from hoglab.delivery.runs.globals import EventGlobals
+    from hoglab.http.identity import Project
     from hoglab.storage.database import Database
     from hoglab.storage.job_leases import JobLeases
 
@@ -39,7 +40,7 @@ _logger = structlog.get_logger(__name__)
 def internal_subscribers(event_globals: EventGlobals) -> Subscribers:
     """Return the internal destinations, whose events have no address and no capture time."""
 
-    def seen(project: ShownProject, event: IngestedEvent) -> dict[str, Any]:
+    def seen(project: Project, event: IngestedEvent) -> dict[str, Any]:
         globals_ = event_globals.of(project, event)
         globals_["event"] |= {"captured_at": None, "url": ""}
         return globals_

@@ -23,10 +23,10 @@ from hoglab.hog import HogLimit, HogRuntimeError, HogThrow, from_json, to_json
 if TYPE_CHECKING:
     from hoglab.delivery.execution.program_run import EventFacts
     from hoglab.delivery.execution.steps import RunContext
-    from hoglab.delivery.runs.globals import ShownProject
     from hoglab.delivery.runs.state import Item, RunState
     from hoglab.functions.runtime import CompiledFunction, CompiledMapping
     from hoglab.functions.secrets import Redact
+    from hoglab.http.identity import Project
     from hoglab.storage.invocations import InvocationResult
 
 REPORTED = "The function reported a failure."
@@ -106,7 +106,7 @@ class BatchRun:
         self,
         context: RunContext,
         function: CompiledFunction,
-        project: ShownProject,
+        project: Project,
         state: RunState,
         alone: Item,
         *,

@@ -16,11 +16,12 @@ from hoglab.delivery.runs.globals import EventGlobals
 if TYPE_CHECKING:
     from hoglab.delivery.execution.retries import RetryPolicy
     from hoglab.delivery.outbound import Outbound
-    from hoglab.delivery.runs.globals import People, Site
+    from hoglab.delivery.runs.globals import Site
     from hoglab.delivery.runs.results import Versions
     from hoglab.delivery.runs.state import Timing
     from hoglab.functions.runtime import FunctionRegistry
     from hoglab.functions.secrets import SecretBox
+    from hoglab.people import PersonService
     from hoglab.storage.invocations import (
         AppMetric,
         ClaimedInvocation,
@@ -64,7 +65,7 @@ class RunContext:
 
     registry: FunctionRegistry
     box: SecretBox
-    people: People
+    people: PersonService
     outbound: Outbound
     site: Site
     retries: RetryPolicy

@@ -72,9 +72,9 @@ if TYPE_CHECKING:
 
     from hoglab.delivery.bodies.child import SuspendedRun
     from hoglab.delivery.bodies.protocol import TurnOutcome
-    from hoglab.delivery.runs.globals import ShownProject
     from hoglab.functions.runtime import CompiledFunction, CompiledMapping
     from hoglab.functions.secrets import Redact
+    from hoglab.http.identity import Project
     from hoglab.storage.invocations import ClaimedInvocation
 
 _KINDS: Mapping[ResultStatus, tuple[str, str]] = {
@@ -212,7 +212,7 @@ class Turn:
             return self._settle("failed", "failed", error=message, kind=INPUTS_FAILED)
         return self._compute(run.start(), may_perform=may_perform)
 
-    def _program_run(self, function: CompiledFunction, project: ShownProject, state: RunState) -> ProgramRun:
+    def _program_run(self, function: CompiledFunction, project: Project, state: RunState) -> ProgramRun:
         """Return the program with its inputs: those it began with when it was suspended before, else new ones."""
         context, mapping = self._context, function.mapping_of(state.mapping_id)
         known = known_globals(state.globals)
@@ -243,7 +243,7 @@ class Turn:
             timings=state.timings,
         )
 
-    def _batch_run(self, function: CompiledFunction, project: ShownProject, state: RunState) -> ProgramRun:
+    def _batch_run(self, function: CompiledFunction, project: Project, state: RunState) -> ProgramRun:
         """Return the program on many events. Raises `BatchInputsError`."""
         run = self._batch.program(
             self._context,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hoglab.delivery.dispatch import DispatchPlan, EventDispatcher
     from hoglab.delivery.service import Delivery
     from hoglab.functions.runtime import CompiledFunction
-    from hoglab.storage.event_store import EventRow, EventStore
+    from hoglab.storage.event_store import EventReader, EventRow
     from hoglab.storage.job_leases import JobLeases
 
 WINDOW = 2_000
@@ -78,7 +78,7 @@ class Backfills(BackgroundService):
     def __init__(
         self,
         delivery: Delivery,
-        store: EventStore,
+        store: EventReader,
         leases: JobLeases,
         *,
         max_backlog: int = MAX_BACKLOG,
@@ -238,7 +238,7 @@ class Backfills(BackgroundService):
 class _History:
     """The jobs that evaluate functions on stored events."""
 
-    def __init__(self, delivery: Delivery, store: EventStore) -> None:
+    def __init__(self, delivery: Delivery, store: EventReader) -> None:
         self._delivery = delivery
         self._store = store
         self._jobs = delivery.stores.jobs

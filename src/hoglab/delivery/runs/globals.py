@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import orjson
@@ -17,7 +17,8 @@ from hoglab.people.reading import display_name
 
 if TYPE_CHECKING:
     from hoglab.functions.runtime import CompiledFunction
-    from hoglab.people.reading import PersonView
+    from hoglab.http.identity import Project
+    from hoglab.people import PersonService
     from hoglab.storage.event_store.ingested import IngestedEvent
 
 GROUP_CACHE_S = 10.0
@@ -30,29 +31,6 @@ NO_PERSON: Mapping[str, Any] = {"id": "", "name": "", "url": "", "properties": {
 """The person of an event without one, so that ``person.properties.x`` is null instead of an error."""
 
 _UNESCAPED = "!~*'()"  # what encodeURIComponent leaves alone besides letters, digits and _.-
-
-
-class People(Protocol):
-    """Source of persons and groups."""
-
-    def person_for(self, project_id: int, distinct_id: str) -> PersonView | None: ...
-
-    def group_properties(self, project_id: int, index: int, key: str) -> dict[str, Any] | None: ...
-
-    def group_types(self, project_id: int) -> Mapping[str, int]: ...
-
-
-class ShownProject(Protocol):
-    """The parts of a project that globals need."""
-
-    @property
-    def id(self) -> int: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def person_display_name_properties(self) -> Sequence[str] | None: ...
 
 
 def milliseconds(moment: datetime) -> str:
@@ -76,7 +54,7 @@ class Site:
     def project_url(self, project_id: int) -> str:
         return f"{self.url.rstrip('/')}/project/{project_id}"
 
-    def project(self, project: ShownProject) -> dict[str, Any]:
+    def project(self, project: Project) -> dict[str, Any]:
         return {"id": project.id, "name": project.name, "url": self.project_url(project.id)}
 
     def source(self, function: CompiledFunction) -> dict[str, Any]:
@@ -88,7 +66,7 @@ class Site:
         return f"{self.project_url(project_id)}/events/{encoded(uuid)}/{encoded(timestamp)}"
 
     def person(
-        self, project: ShownProject, person_id: str, distinct_id: str, properties: dict[str, Any]
+        self, project: Project, person_id: str, distinct_id: str, properties: dict[str, Any]
     ) -> dict[str, Any]:
         return {
             "id": person_id,
@@ -109,7 +87,7 @@ class _KnownGroup(NamedTuple):
 class GroupProperties:
     """Properties of groups, kept for a moment so that a batch does not read the same ones again and again."""
 
-    def __init__(self, people: People, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, people: PersonService, clock: Callable[[], float] = time.monotonic) -> None:
         self._people = people
         self._clock = clock
         self._known: OrderedDict[tuple[int, int, str], _KnownGroup] = OrderedDict()
@@ -169,12 +147,12 @@ def quick_globals(event: IngestedEvent, groups: GroupProperties, reads: Set[str]
 class EventGlobals:
     """Makes the globals of one event that all functions see: all but ``source`` and ``inputs``."""
 
-    def __init__(self, site: Site, people: People) -> None:
+    def __init__(self, site: Site, people: PersonService) -> None:
         self._site = site
         self._people = people
         self.groups = GroupProperties(people)
 
-    def of(self, project: ShownProject, event: IngestedEvent) -> dict[str, Any]:
+    def of(self, project: Project, event: IngestedEvent) -> dict[str, Any]:
         row = event.row
         uuid, timestamp = str(row.uuid), milliseconds(row.timestamp)
         globals_: dict[str, Any] = {
@@ -212,7 +190,7 @@ class EventGlobals:
             if index in keys
         }
 
-    def late_person(self, project: ShownProject, distinct_id: str) -> dict[str, Any]:
+    def late_person(self, project: Project, distinct_id: str) -> dict[str, Any]:
         """Return the person of an event that had none when it was stored: looked up now, else a stand-in."""
         known = self._people.person_for(project.id, distinct_id)
         if known is None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hoglab.functions.configuration import Configuration
     from hoglab.http.identity import Project
     from hoglab.storage.catching_up import CatchUp
-    from hoglab.storage.event_store import EventStore
+    from hoglab.storage.event_store import EventReader
 
 PORTIONS = (200, 2_000, 8_000)
 """Numbers of events that are tried, newest first, before giving up: of events with names that the filters accept."""
@@ -57,7 +57,7 @@ class Samples:
     """Finds samples for functions."""
 
     def __init__(
-        self, delivery: Delivery, tests: TestRuns, store: EventStore, catch_up: CatchUp | None = None
+        self, delivery: Delivery, tests: TestRuns, store: EventReader, catch_up: CatchUp | None = None
     ) -> None:
         self._delivery = delivery
         self._tests = tests

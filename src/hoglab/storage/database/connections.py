@@ -1,4 +1,4 @@
-"""Connections that a `Database` needs of an engine, to read and to write with, and what an operator may ask of it."""
+"""Connections that a `Database` needs of an engine, to read and to write with."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 from hoglab.storage.database.errors import UnsupportedDatabaseError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection, MetaData
 
     from hoglab.storage.database.durability import Rebuildable
+    from hoglab.storage.database.sqlite.connections import SqliteConnections
 
 
 class DatabaseConnections(Protocol):
@@ -22,6 +24,11 @@ class DatabaseConnections(Protocol):
     """Name of the database in messages; without a password."""
     is_shared: bool
     """Whether other servers may write to it, and a read takes the time of a network."""
+
+    @property
+    def files(self) -> Sequence[SqliteConnections]:
+        """The files that are ours to look after; none where a server does that."""
+        ...
 
     def prepare(self) -> None:
         """Bring the database into the state that the program expects, or wait until somebody else has."""
@@ -62,34 +69,6 @@ class DatabaseConnections(Protocol):
 
     def check(self) -> None:
         """Raise `DatabaseNotDurableError` if a sync has failed, for health checks."""
-        ...
-
-    def structure_problem(self) -> str | None:
-        """Return the problem of the structure of the stored data, None without one."""
-        ...
-
-    def damaged_tables(self) -> list[str]:
-        """Return the tables with rows that are not what was written."""
-        ...
-
-    def accept_rows(self) -> None:
-        """Take what is in the tables for what was written."""
-        ...
-
-    def search_is_damaged(self) -> bool:
-        """Return whether the index for searching persons lacks somebody. May read all of it."""
-        ...
-
-    def reset_search(self, connection: Connection) -> None:
-        """Empty the index for searching persons, in a transaction; it is filled again afterwards."""
-        ...
-
-    def purge(self, *, rewrite: bool) -> None:
-        """Remove the bytes of what was deleted from the disk, as far as the engine does not do it by itself."""
-        ...
-
-    def give_back(self) -> None:
-        """Give a part of the space that became free back to the disk, as far as the engine leaves that to us."""
         ...
 
     def dispose(self) -> None:

@@ -16,10 +16,12 @@ from hoglab.storage.database.errors import DatabaseDamagedError, DatabaseMovedEr
 from hoglab.storage.database.locks import took_effect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from sqlalchemy import Connection, CursorResult, Executable, MetaData
+
+    from hoglab.storage.database.sqlite.connections import SqliteConnections
 
 
 _MOVES = {
@@ -149,6 +151,11 @@ class Database:
         return self._connections.name
 
     @property
+    def files(self) -> Sequence[DatabaseFile]:
+        """The files that it is in; none where a server has them."""
+        return [DatabaseFile(self, file) for file in self._connections.files]
+
+    @property
     def is_shared(self) -> bool:
         """Whether other servers may write to it, and a read takes the time of a network."""
         return self._connections.is_shared
@@ -160,11 +167,11 @@ class Database:
         The block ends only when all that it may have seen is on disk, so that no answer tells what a power cut can
         still undo. ``durable=False``: it does not wait, for what is asked at every request and promises nothing.
         """
-        with self._noting_damage(), self._connections.read(durable=durable) as connection:
+        with self.noting_damage(), self._connections.read(durable=durable) as connection:
             yield connection
 
     @contextmanager
-    def _noting_damage(self) -> Iterator[None]:
+    def noting_damage(self) -> Iterator[None]:
         """Explain the errors of a block, and remember damage that the engine met in it."""
         try:
             with explained(self._connections.name):
@@ -183,7 +190,7 @@ class Database:
         and is ready for constraints that others have filled. Raises `DatabaseBusyError`, `DatabaseFullError`,
         `DatabaseNotDurableError`, and `NestedWriteError` when this thread is inside a write block already.
         """
-        with self._noting_damage():
+        with self.noting_damage():
             with self._connections.write(rebuildable=rebuildable, shared=shared) as connection:
                 transaction = Transaction(connection, feed=self._feed)
                 yield transaction
@@ -220,37 +227,6 @@ class Database:
         with self.read(durable=False) as connection:
             connection.exec_driver_sql("SELECT 1 FROM alembic_version").first()
 
-    def quick_check(self) -> str | None:
-        """Check the structure of the file, and return what is wrong with it; None: nothing. Raises `DatabaseError`."""
-        with self._noting_damage():
-            problem = self._connections.structure_problem()
-        if problem is not None:
-            self.damage = f"{self.name} is damaged: {problem}"
-        return problem
-
-    def damaged_tables(self) -> list[str]:
-        """Return the tables with rows that are not what was written. Raises `DatabaseError`."""
-        with explained(self._connections.name):
-            return self._connections.damaged_tables()
-
-    def search_is_damaged(self) -> bool:
-        """Return whether the index for searching persons lacks somebody. May read all of it. Raises `DatabaseError`."""
-        with explained(self._connections.name):
-            return self._connections.search_is_damaged()
-
-    def repair_search(self) -> bool:
-        """Rebuild a damaged index for searching persons, and return whether it was damaged. Raises `DatabaseError`."""
-        if not self.search_is_damaged():
-            return False
-        with self.write(rebuildable=Rebuildable.PERSON_SEARCH) as tx:
-            self._connections.reset_search(tx.connection)
-        return True
-
-    def accept_rows(self) -> None:
-        """Take what is in the tables for what was written."""
-        with explained(self._connections.name):
-            self._connections.accept_rows()
-
     def refresh_changes(self) -> int:
         """Read which changes other processes made, notify of them, and return how many there were.
 
@@ -267,20 +243,62 @@ class Database:
         with explained(self._connections.name):
             return self._connections.await_change(timeout_s)
 
+    def dispose(self) -> None:
+        """Close every connection. A database is not used afterwards."""
+        self._connections.dispose()
+
+
+class DatabaseFile:
+    """The file of an open database, for upkeep, checks and repairs; a server looks after its disks by itself.
+
+    Methods raise `DatabaseError`.
+    """
+
+    def __init__(self, database: Database, connections: SqliteConnections) -> None:
+        self._database = database
+        self._connections = connections
+
+    def quick_check(self) -> str | None:
+        """Check the structure of the file, and return what is wrong with it; None: nothing."""
+        with self._database.noting_damage():
+            problem = self._connections.structure_problem()
+        if problem is not None:
+            self._database.damage = f"{self._database.name} is damaged: {problem}"
+        return problem
+
+    def damaged_tables(self) -> list[str]:
+        """Return the tables with rows that are not what was written."""
+        with explained(self._database.name):
+            return self._connections.damaged_tables()
+
+    def accept_rows(self) -> None:
+        """Take what is in the tables for what was written."""
+        with explained(self._database.name):
+            self._connections.accept_rows()
+
+    def search_is_damaged(self) -> bool:
+        """Return whether the index for searching persons lacks somebody. May read all of it."""
+        with explained(self._database.name):
+            return self._connections.search_is_damaged()
+
+    def repair_search(self) -> bool:
+        """Rebuild a damaged index for searching persons, and return whether it was damaged."""
+        if not self.search_is_damaged():
+            return False
+        with self._database.write(rebuildable=Rebuildable.PERSON_SEARCH) as tx:
+            self._connections.reset_search(tx.connection)
+        return True
+
     def purge(self, *, rewrite: bool = False) -> None:
         """Remove the bytes of what was deleted from the files.
 
         ``rewrite``: also where the file is not overwritten with each deletion. Raises `DatabaseBusyError`: to be called
         again.
         """
-        with explained(self._connections.name):
+        with explained(self._database.name):
             self._connections.purge(rewrite=rewrite)
 
     def give_back(self) -> None:
-        """Give space that became free back to the disk, a part at a time. Raises `DatabaseError`."""
-        with explained(self._connections.name):
+        """Give space that became free back to the disk, a part at a time."""
+        with explained(self._database.name):
             self._connections.give_back()
-
-    def dispose(self) -> None:
-        """Close every connection. A database is not used afterwards."""
-        self._connections.dispose()

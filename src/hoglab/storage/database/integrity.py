@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from hoglab.storage.database.engine import Database
+    from hoglab.storage.database.engine import Database, DatabaseFile
 
 CHECK_EVERY_S = 24 * 3600.0
 """Interval at which the structure and the rows of the files are checked; first when a server starts."""
@@ -63,15 +63,16 @@ class IntegrityWatch(BackgroundService):
     def round(self) -> float:
         began = time.monotonic()
         for name, database in self._databases.items():
-            if not self.is_stopping:
-                self._look(name, database)
+            for file in database.files:
+                if not self.is_stopping:
+                    self._look(name, file)
         self.looked.set()
         return max(RECHECK_EVERY_S, 10 * (time.monotonic() - began)) if self._found else CHECK_EVERY_S
 
-    def _look(self, name: str, database: Database) -> None:
+    def _look(self, name: str, file: DatabaseFile) -> None:
         try:
-            problem = database.quick_check()
-            if problem is None and (names := database.damaged_tables()):
+            problem = file.quick_check()
+            if problem is None and (names := file.damaged_tables()):
                 problem = f"rows of {', '.join(names)} are not what was written"
         except DatabaseError as error:
             problem = str(error)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 import msgspec
@@ -207,26 +207,41 @@ class Reader(Protocol):
         ...
 
 
-class EventStore(Protocol):
-    """Column store of events. One writer (the ingestion thread), any number of readers.
-
-    Where the log has several partitions there is a position in each, and ``log_partition`` says which is meant. Then
-    there is a writer for each, and ``log_offset`` is the number of a record, which all partitions share.
+class EventReader(Protocol):
+    """Reading events. Any number of threads.
 
     View ``stored_events``: the fields of `EventRow` (groups as columns ``group_0`` … ``group_4``, NULL when
     absent) plus ``seq`` BIGINT, ascending in ingestion order. ``properties`` may lack ``$set`` and ``$set_once`` where
     these follow from the rest; ``whole_properties`` has them. Timestamps are TIMESTAMP (UTC, microseconds). Table
     ``person_override``: ``project_id``, ``old_person_id``,
-    ``person_id``, and ``log_offset``, the `position` from which on this is so; 0 where that is not known.
+    ``person_id``, and ``log_offset``, the `EventWriter.position` from which on this is so; 0 where that is not known.
     View ``resolved_events``: ``stored_events`` with ``person_id`` after overrides. Table ``event_correction``, of rows
     that another one took the place of: ``project_id``, ``timestamp`` (what it was), ``old_seq``, ``seq`` (the new one),
-    ``first_seq`` (that of the first version) and ``log_offset``, the `position` from which on this is so.
+    ``first_seq`` (that of the first version) and ``log_offset``, the position from which on this is so.
     """
 
     @property
     def dialect(self) -> Dialect:
         """SQL dialect of the engine."""
         ...
+
+    def newest_events(
+        self, wanted: Wanted, columns: Sequence[str], *, limit: int, offset: int = 0, timeout_s: float
+    ) -> list[tuple[Any, ...]]:
+        """Return some columns of the newest events in ``stored_events``, newest first. Raises as `Reader.execute`."""
+        ...
+
+    def reader(self) -> AbstractContextManager[Reader]:
+        """Return a reader for one thread. Raises `EventStoreUnavailableError`."""
+        ...
+
+
+class EventWriter(Protocol):
+    """Writing events. One writer, the ingestion thread.
+
+    Where the log has several partitions there is a position in each, and ``log_partition`` says which is meant. Then
+    there is a writer for each, and ``log_offset`` is the number of a record, which all partitions share.
+    """
 
     def append(
         self,
@@ -253,25 +268,15 @@ class EventStore(Protocol):
         """Go through all steps of storing rows, and take it back. Raises `EventStoreUnavailableError`."""
         ...
 
+    def check(self) -> None:
+        """Raise `EventStoreUnavailableError` if a batch could not be written now, for health checks."""
+        ...
+
     def position(self, log_partition: int | None = None) -> SequenceNumber:
         """Return the number of the record up to which everything is stored; 0 for an empty store.
 
         Without a partition where the log has several: the newest number that anything is stored of.
         """
-        ...
-
-    def newest_events(
-        self, wanted: Wanted, columns: Sequence[str], *, limit: int, offset: int = 0, timeout_s: float
-    ) -> list[tuple[Any, ...]]:
-        """Return some columns of the newest events in ``stored_events``, newest first. Raises as `Reader.execute`."""
-        ...
-
-    def reader(self) -> AbstractContextManager[Reader]:
-        """Return a reader for one thread. Raises `EventStoreUnavailableError`."""
-        ...
-
-    def pause_writes(self) -> AbstractContextManager[SequenceNumber]:
-        """Keep the writer away, so that the files can be copied; gives the position. Queries go on."""
         ...
 
     def identity(self) -> tuple[str, int, int] | None:
@@ -282,12 +287,16 @@ class EventStore(Protocol):
         """Write them, durably."""
         ...
 
+
+class EventEraser(Protocol):
+    """Deleting events."""
+
     def uuids(self, events: ErasableEvents) -> list[UUID]:
         """Return the uuids of the events that `erase` would delete."""
         ...
 
     def erase(self, events: ErasableEvents) -> int:
-        """Delete events, and return how many. Their bytes are gone after `scrub`.
+        """Delete events, and return how many. Their bytes are in a `StoreFile` until its `StoreFile.scrub`.
 
         Raises `EventStoreUnavailableError` and the errors of `Reader`; some may be gone then, and the call goes on.
         """
@@ -303,27 +312,67 @@ class EventStore(Protocol):
         """Return which of some distinct ids have events in later log records."""
         ...
 
-    def scrub(self) -> None:
-        """Make the bytes of what was deleted go. Raises `EventStoreUnavailableError`: to be called again."""
-        ...
+
+class EventStore(EventReader, EventWriter, EventEraser, Protocol):
+    """Column store of events: everything that any engine can be asked for."""
+
+    def close(self) -> None: ...
+
+
+class StoreFile(Protocol):
+    """The file of an event store: what is asked of nothing but a file, by upkeep, checks and backups.
+
+    An engine that looks after its files by itself has none.
+    """
 
     @property
     def damage(self) -> str | None:
-        """Damage found in the store since it was opened: what could not be read; None while none is known."""
+        """Damage found in the file since it was opened: what could not be read; None while none is known."""
+        ...
+
+    @property
+    def uses(self) -> int:
+        """Number of readers that were given out, from which it can be seen whether the store is idle."""
+        ...
+
+    def position(self) -> SequenceNumber:
+        """See `EventWriter.position`."""
         ...
 
     def checkpoint(self) -> None:
         """Write to the file what waits in memory; the writer calls it when it is idle."""
         ...
 
-    def check(self) -> None:
-        """Raise `EventStoreUnavailableError` if a batch could not be written now, for health checks."""
+    def scrub(self) -> None:
+        """Make the bytes of what was deleted go. Raises `EventStoreUnavailableError`: to be called again."""
         ...
 
-    def close(self) -> None: ...
+    def pause_writes(self) -> AbstractContextManager[SequenceNumber]:
+        """Keep the writer away, so that the file can be copied; gives the position. Queries go on."""
+        ...
+
+    def seal(self, *, is_idle: bool) -> int:
+        """Seal or merge once, and return the number of rows written; 0 when nothing was to be done."""
+        ...
+
+    def interrupt_sealing(self) -> None:
+        """End the current sealing, which leaves the events as they were."""
+        ...
 
 
-@runtime_checkable
+@dataclass(frozen=True, slots=True)
+class ErasableStore:
+    """Events that can be deleted, and the files that had them."""
+
+    events: EventEraser
+    files: Sequence[StoreFile] = ()
+
+    def scrub(self) -> None:
+        """Make the bytes of what was deleted go from the files. Raises `EventStoreUnavailableError`: call it again."""
+        for file in self.files:
+            file.scrub()
+
+
 class PartitionedEventStore(EventStore, Protocol):
     """A store that several processes write, each events of some partitions of the log at a time."""
 

@@ -248,7 +248,7 @@ class DuckDbEventStore:
             raise EventStoreUnavailableError(f"{self._path}: {first_line(error)}") from error
 
     def dry_run(self, rows: Sequence[EventRow]) -> None:
-        """See `EventStore.dry_run`."""
+        """See `EventWriter.dry_run`."""
         with self._writing:
             self._make_usable()
             connection = self._file.connection
@@ -333,7 +333,7 @@ class DuckDbEventStore:
         return new_at(rows, positions, stored)
 
     def position(self, log_partition: int | None = None) -> SequenceNumber:
-        """See `EventStore.position`; in other partitions than the first there is nothing."""
+        """See `EventWriter.position`; in other partitions than the first there is nothing."""
         return SequenceNumber(0) if log_partition else self._position
 
     def check(self) -> None:
@@ -450,7 +450,7 @@ class DuckDbEventStore:
     def newest_events(
         self, wanted: Wanted, columns: Sequence[str], *, limit: int, offset: int = 0, timeout_s: float
     ) -> list[tuple[Any, ...]]:
-        """See `EventStore.newest_events`."""
+        """See `EventReader.newest_events`."""
         with self.reader() as reader:
             return newest_events(reader, wanted, columns, limit=limit, offset=offset, timeout_s=timeout_s)
 

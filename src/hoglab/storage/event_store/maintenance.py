@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -23,7 +23,7 @@ from hoglab.storage.event_store import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hoglab.storage.event_store.sealed.sealing import SealingLimits
+    from hoglab.storage.event_store import StoreFile
 
 LOOK_EVERY_S = 2.0
 """Interval at which events to seal are looked for."""
@@ -62,21 +62,6 @@ class PeriodicTask:
             _log.warning("periodic_task_failed", task=self.name, reason=str(error))
 
 
-class SealableStore(Protocol):
-    """A store whose events are sealed: see `hoglab.storage.event_store.duckdb.DuckDbEventStore`."""
-
-    @property
-    def uses(self) -> int: ...
-
-    def position(self) -> int: ...
-
-    def seal(self, limits: SealingLimits | None = None, *, is_idle: bool) -> int: ...
-
-    def interrupt_sealing(self) -> None: ...
-
-    def checkpoint(self) -> None: ...
-
-
 class Maintenance(BackgroundService):
     """Background service that seals events, where an engine needs that, and runs periodic tasks."""
 
@@ -84,15 +69,13 @@ class Maintenance(BackgroundService):
 
     def __init__(
         self,
-        store: SealableStore | None,
+        store: StoreFile | None,
         *,
         tasks: Sequence[PeriodicTask] = (),
-        limits: SealingLimits | None = None,
     ) -> None:
         super().__init__()
         self._store = store
         self._periodic_tasks = tasks
-        self._limits = limits
         self._seen = (-1, -1)
         """Position and uses of the store at the last look."""
         self._quiet_looks = self._restless_looks = 0
@@ -109,7 +92,7 @@ class Maintenance(BackgroundService):
                 task.run()
         return wait_s
 
-    def _look(self, store: SealableStore) -> float:
+    def _look(self, store: StoreFile) -> float:
         """Seal what is due, and return the seconds until the next look."""
         before, self._seen = self._seen, (store.position(), store.uses)
         is_quiet = before == self._seen
@@ -122,7 +105,7 @@ class Maintenance(BackgroundService):
             return LOOK_EVERY_S
         started = time.monotonic()
         try:
-            while _seal(store, self._limits, is_idle=is_idle) and is_quiet and not self.is_stopping:
+            while _seal(store, is_idle=is_idle) and is_quiet and not self.is_stopping:
                 if store.uses != self._seen[1]:
                     break
         except FAILURES as error:
@@ -132,8 +115,8 @@ class Maintenance(BackgroundService):
         return max(LOOK_EVERY_S, time.monotonic() - started)  # at most half of the time
 
 
-def _seal(store: SealableStore, limits: SealingLimits | None, *, is_idle: bool) -> bool:
-    if not store.seal(limits, is_idle=is_idle):
+def _seal(store: StoreFile, *, is_idle: bool) -> bool:
+    if not store.seal(is_idle=is_idle):
         return False
     store.checkpoint()  # makes free what the events took
     return True

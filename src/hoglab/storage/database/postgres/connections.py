@@ -20,9 +20,10 @@ from hoglab.storage.database.postgres.ddl import sort_by_code_points
 from hoglab.storage.database.postgres.driver import Driver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from hoglab.storage.database.durability import Rebuildable
+    from hoglab.storage.database.sqlite.connections import SqliteConnections
 
 IDLE_CONNECTIONS = 8
 MAX_READERS = 40
@@ -57,6 +58,7 @@ class PostgresConnections:
     """
 
     is_shared = True
+    files: Sequence[SqliteConnections] = ()
 
     def __init__(self, url: str, metadata: MetaData) -> None:
         self._metadata = metadata
@@ -186,31 +188,8 @@ class PostgresConnections:
             row = connection.execute(_OTHERS).fetchone()
         return 0 if row is None else int(row[0])
 
-    # --- what a server sees to itself
-
     def check(self) -> None:
         """Do nothing: a failed commit is an error of its transaction."""
-
-    def structure_problem(self) -> str | None:
-        return None
-
-    def damaged_tables(self) -> list[str]:
-        return []
-
-    def accept_rows(self) -> None:
-        """Do nothing: pages have checksums where the server has them."""
-
-    def search_is_damaged(self) -> bool:
-        return False
-
-    def reset_search(self, connection: Connection) -> None:
-        """Do nothing: the index is one of the table."""
-
-    def purge(self, *, rewrite: bool) -> None:
-        """Do nothing: autovacuum does it."""
-
-    def give_back(self) -> None:
-        """Do nothing: autovacuum does it."""
 
     def dispose(self) -> None:
         self._close_listener()

@@ -104,6 +104,11 @@ class SqliteConnections:
         self._readers = self._engine(read_only=True, begin="BEGIN", idle=IDLE_READERS, most=MAX_READERS)
         self._writer = self._engine(read_only=False, begin="BEGIN IMMEDIATE", idle=1, most=1)
 
+    @property
+    def files(self) -> tuple[SqliteConnections, ...]:
+        """The file itself."""
+        return (self,)
+
     def _engine(self, *, read_only: bool, begin: str, idle: int, most: int) -> Engine:
         def opened() -> sqlite3.Connection:
             connection = connect(self._path, self._metadata, read_only=read_only, synced_by_caller=True)
@@ -196,24 +201,29 @@ class SqliteConnections:
         self.sync.check()
 
     def structure_problem(self) -> str | None:
+        """Return the problem of the structure of the file, None without one."""
         with self.read(durable=False) as connection:
             problem = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
         return None if problem == "ok" else str(problem).replace("\n", " ")
 
     def damaged_tables(self) -> list[str]:
+        """Return the tables with rows that are not what was written."""
         with self.read(durable=False) as connection:
             return row_digests.damaged(connection)
 
     def accept_rows(self) -> None:
+        """Take what is in the tables for what was written."""
         with self.write() as connection:
             row_digests.make(connection, force=True)
 
     def search_is_damaged(self) -> bool:
+        """Return whether the index for searching persons lacks somebody. May read all of it."""
         with self.read(durable=False) as connection:
             plain = connection.connection.driver_connection
             return isinstance(plain, sqlite3.Connection) and person_search.is_damaged(plain)
 
     def reset_search(self, connection: Connection) -> None:
+        """Empty the index for searching persons, in a transaction; it is filled again afterwards."""
         person_search.reset(connection)
 
     def purge(self, *, rewrite: bool) -> None:

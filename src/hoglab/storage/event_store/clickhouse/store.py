@@ -78,6 +78,7 @@ class ClickHouseEventStore:
         self._query_timeout_s = query_timeout_s
         self._writing = threading.RLock()
         self._partitions: dict[int, Partition] = {}
+        self._opening = threading.Lock()
         self._is_closed = False
         upgrade(self._connection)
         self.typed_columns = TypedColumns(self._connection)
@@ -87,12 +88,13 @@ class ClickHouseEventStore:
         """Return the partition of a number; read from the store the first time."""
         if self._is_closed:
             raise EventStoreUnavailableError("the event store is closed")
-        if number not in self._partitions:
-            try:
-                self._partitions[number] = Partition(self._connection, number, self._keys / str(number))
-            except OSError as error:
-                raise EventStoreUnavailableError(f"{self._keys}: {error}") from error
-        return self._partitions[number]
+        with self._opening:
+            if number not in self._partitions:
+                try:
+                    self._partitions[number] = Partition(self._connection, number, self._keys / str(number))
+                except OSError as error:
+                    raise EventStoreUnavailableError(f"{self._keys}: {error}") from error
+            return self._partitions[number]
 
     # -- writing ------------------------------------------------------------------------------------
 
@@ -104,7 +106,7 @@ class ClickHouseEventStore:
         log_partition: int = 0,
         first_seq: SequenceNumber | None = None,
     ) -> Sequence[int]:
-        """See `EventStore.append`."""
+        """See `EventWriter.append`."""
         with self._writing:
             partition = self._partition(log_partition)
             partition.begin(first_seq)
@@ -148,25 +150,16 @@ class ClickHouseEventStore:
         """See `PartitionedEventStore.flush_usage`."""
         self.typed_columns.flush_usage()
 
-    @contextmanager
-    def pause_writes(self) -> Iterator[SequenceNumber]:
-        """See `EventStore.pause_writes`."""
-        with self._writing:
-            yield self._partition(0).position
-
     def identity(self) -> tuple[str, int, int] | None:
-        """See `EventStore.identity`."""
+        """See `EventWriter.identity`."""
         return identity(self._connection)
 
     def set_identity(self, installation_id: str, generation: int, starts: int) -> None:
-        """See `EventStore.set_identity`."""
+        """See `EventWriter.set_identity`."""
         set_identity(self._connection, installation_id, generation, starts)
 
-    damage: str | None = None
-    """Damage that is known: none, since the server looks after its disks itself."""
-
     def dry_run(self, rows: Sequence[EventRow]) -> None:
-        """See `EventStore.dry_run`."""
+        """See `EventWriter.dry_run`."""
         if not rows:
             return
         with self._writing:
@@ -178,26 +171,24 @@ class ClickHouseEventStore:
                 self._connection.insert(REHEARSAL, TYPES, columns)
 
     def position(self, log_partition: int | None = None) -> SequenceNumber:
-        """See `EventStore.position`."""
+        """See `EventWriter.position`."""
         if log_partition is not None:
             return self._partition(log_partition).position
-        if 0 in self._partitions:
-            return self._partitions[0].position
         rows = self._connection.rows(f"SELECT max(log_offset) FROM {POSITIONS}")  # noqa: S608
         return SequenceNumber(rows[0][0])
-
-    def checkpoint(self) -> None:
-        """See `EventStore.checkpoint`: the server writes by itself."""
 
     # -- erasing ------------------------------------------------------------------------------------
 
     def uuids(self, events: ErasableEvents) -> list[UUID]:
-        """See `EventStore.uuids`."""
+        """See `EventEraser.uuids`."""
         where = condition_of(events)
         return [uuid for (uuid,) in self._connection.rows(f"SELECT uuid FROM {EVENTS} WHERE {where}", WIDE)]  # noqa: S608
 
     def erase(self, events: ErasableEvents) -> int:
-        """See `EventStore.erase`. The parts that had the events are rewritten before this returns."""
+        """See `EventEraser.erase`. The parts that had the events are rewritten before this returns.
+
+        The server removes the old parts by itself, some minutes later.
+        """
         where = condition_of(events)
         [(count,)] = self._connection.rows(f"SELECT count() FROM {EVENTS} WHERE {where}", WIDE)  # noqa: S608
         if count:
@@ -205,7 +196,7 @@ class ClickHouseEventStore:
         return int(count)
 
     def forget_overrides(self, project_id: int, person_ids: Sequence[UUID]) -> None:
-        """See `EventStore.forget_overrides`."""
+        """See `EventEraser.forget_overrides`."""
         people = listed(map(str, person_ids))
         where = f"project_id = {project_id} AND (old_person_id IN {people} OR person_id IN {people})"
         self._connection.command(f"ALTER TABLE {OVERRIDES} DELETE WHERE {where}", {**WIDE, **AT_ONCE})
@@ -213,19 +204,16 @@ class ClickHouseEventStore:
     def distinct_ids_since(
         self, project_id: int, distinct_ids: Sequence[str], log_offset: SequenceNumber
     ) -> set[str]:
-        """See `EventStore.distinct_ids_since`."""
+        """See `EventEraser.distinct_ids_since`."""
         where = f"project_id = {project_id} AND log_offset > {log_offset} AND distinct_id IN {listed(distinct_ids)}"
         rows = self._connection.rows(f"SELECT DISTINCT distinct_id FROM {EVENTS} WHERE {where}", WIDE)  # noqa: S608
         return {name for (name,) in rows}
-
-    def scrub(self) -> None:
-        """See `EventStore.scrub`: the server removes old parts by itself, some minutes after they were replaced."""
 
     # -- reading ------------------------------------------------------------------------------------
 
     @contextmanager
     def reader(self) -> Iterator[ClickHouseReader]:
-        """See `EventStore.reader`."""
+        """See `EventReader.reader`."""
         if self._is_closed:
             raise EventStoreUnavailableError("the event store is closed")
         yield ClickHouseReader(self._connection, self._limits, self._query_timeout_s)
@@ -233,7 +221,7 @@ class ClickHouseEventStore:
     def newest_events(
         self, wanted: Wanted, columns: Sequence[str], *, limit: int, offset: int = 0, timeout_s: float
     ) -> list[tuple[Any, ...]]:
-        """See `EventStore.newest_events`."""
+        """See `EventReader.newest_events`."""
         bounds = {"timestamp > $after": wanted.after, "timestamp < $before": wanted.before}
         given = {text: value for text, value in bounds.items() if value is not None}
         where = " AND ".join(["project_id = $project_id", *given, f"({wanted.condition})"])
@@ -247,7 +235,7 @@ class ClickHouseEventStore:
             return reader.execute(sql, values, timeout_s=timeout_s)
 
     def check(self) -> None:
-        """See `EventStore.check`."""
+        """See `EventWriter.check`."""
         with self.reader() as reader:
             reader.execute("SELECT 1", timeout_s=CHECK_TIMEOUT_S)
 

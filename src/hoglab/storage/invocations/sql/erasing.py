@@ -41,7 +41,8 @@ class SqlRunErasing:
 
     def purge(self) -> None:
         """Remove the bytes of what was erased from the files."""
-        self._database.purge(rewrite=True)
+        for file in self._database.files:
+            file.purge(rewrite=True)
 
     def _erase_invocations(self, persons: ErasedPersons, leave_out: LeaveOut) -> bool:
         column, is_over = invocation.c, True
