@@ -205,12 +205,12 @@ def measure_deliveries(url: str, count: int, warming: int) -> tuple[float, float
         total = count + warming
         for start in range(0, total, BATCH):
             house.dispatch([ingested(make_event(chance)) for _ in range(min(BATCH, total - start))])
-        assert house.queue.backlog() == total
+        assert house.queue.counts.backlog() == total
         house.delivery.start()
-        while (left := house.queue.backlog()) > count:
+        while (left := house.queue.counts.backlog()) > count:
             time.sleep(0.01)
         started, processor = time.perf_counter(), time.process_time()
-        while house.queue.backlog():
+        while house.queue.counts.backlog():
             time.sleep(0.01)
         took, used = time.perf_counter() - started, time.process_time() - processor
         house.close()
@@ -261,12 +261,12 @@ def measure_dispatch(functions: int, events: int, *, matching: bool, templates: 
             house.create(hog=FORWARD, filters=filters, inputs_schema=schema, inputs=inputs)
         made = [ingested(make_event(chance)) for _ in range(events)]
         house.dispatch(made[:1])  # compiles
-        before = house.queue.backlog()
+        before = house.queue.counts.backlog()
         started, computed = time.perf_counter(), time.thread_time()
         for start in range(0, events, BATCH):
             house.dispatch(made[start : start + BATCH])
         took, used = time.perf_counter() - started, time.thread_time() - computed
-        new = house.queue.backlog() - before
+        new = house.queue.counts.backlog() - before
         house.close()
     return (
         f"{events / took:10,.0f} events/s ({events / used:10,.0f} computing)   {new / events:5.1f} matches each"

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import harmonic_mean, linear_regression
+from typing import Any
 
 import sqlalchemy as sa
 from tests.embedded import EmbeddedEventLog, EmbeddedEventStore
@@ -147,7 +148,7 @@ def run_loop(
     log = EmbeddedEventLog(folder / "queue.db")
     store = EmbeddedEventStore(folder / "events.duckdb", memory=memory)
     people, keeper = PersonService(house.database), Keeper()
-    dispatcher = house.delivery.dispatcher if functions else keeper
+    dispatcher: Any = house.delivery.dispatcher if functions else keeper
     speeds, known = [], 0
     for round_ in range(rounds):
         asyncio.run(fill(log, range(round_ * batches, (round_ + 1) * batches)))
@@ -164,7 +165,9 @@ def run_loop(
         events = batches * EVENTS
         with house.database.read() as connection:
             persons = connection.execute(sa.select(sa.func.count()).select_from(person)).scalar_one()
-        speeds.append(Speed(events / seconds, events / cpu_seconds, persons - known, house.queue.backlog()))
+        speeds.append(
+            Speed(events / seconds, events / cpu_seconds, persons - known, house.queue.counts.backlog())
+        )
         known = persons
         after_round(speeds[-1], store)
     with store.reader() as reader:

@@ -255,7 +255,7 @@ class House:
         self.wait_idle()
 
     def wait_idle(self) -> None:
-        wait_for(lambda: self.queue.backlog() == 0)
+        wait_for(lambda: self.queue.counts.backlog() == 0)
 
     # --- what was left behind
 

@@ -163,7 +163,7 @@ def test_a_dry_run_changes_nothing(house: House, history: History) -> None:
     history.keep_numbers(3)
     function = house.create()
     assert counts(history.finish(history.begin(function, dry_run=True))) == ("completed", 3, 3, 3, 0)
-    assert house.queue.backlog() == 0
+    assert house.queue.counts.backlog() == 0
     assert house.metrics(function) == {}
     assert counts(history.finish(history.begin(function))) == ("completed", 3, 3, 3, 0)
 
@@ -244,7 +244,7 @@ def test_a_cancelled_one_ends_and_a_step_at_hand_enqueues_nothing(
     assert cancelled is not None
     assert counts(cancelled) == ("cancelled", 6, 2, 2, 0)
     backfills.step(at_hand)
-    assert house.queue.backlog() == 2
+    assert house.queue.counts.backlog() == 2
     assert backfills.running() == []
     assert backfills.cancel(1, function["id"], job.id) == cancelled
 
@@ -299,7 +299,7 @@ def test_the_service_works_in_the_background_and_waits_for_room(
     try:
         job = backfills.begin(1, function["id"], *EVER, max_events=None, dry_run=False)
         wait_for(lambda: history.read(job).queued == 4)
-        wait_for(lambda: house.queue.backlog() == 4)  # counted after the commit
+        wait_for(lambda: house.queue.counts.backlog() == 4)  # counted after the commit
         house.delivery.start()
         wait_for(lambda: history.read(job).status == "completed")
         wait_for(lambda: len(receiver.hits) == 9)
@@ -461,7 +461,7 @@ def test_a_rerun_can_be_tried_dry(house: House, api: Api) -> None:
     house.run(stored(), stored())
     answer = api.call("POST", f"/{function['id']}/rerun/", {"dry_run": True}).json()
     assert answer == {"rerun_job_id": "", "queued_count": 2, "skipped_count": 0}
-    assert house.queue.backlog() == 0
+    assert house.queue.counts.backlog() == 0
     assert [result["attempts"] for result in house.results()] == [1, 1]
 
 
@@ -517,7 +517,7 @@ def failed_runs(house: House, count: int, source: str = "throw Error('no')") -> 
     house.delivery.start()
     for first in range(0, count, 400):
         house.dispatch(*(stored() for _ in range(first, min(count, first + 400))))
-    wait_for(lambda: house.queue.backlog() == 0)
+    wait_for(lambda: house.queue.counts.backlog() == 0)
     house.change(function, hog="return 1")
     assert {result["status"] for result in house.results()} == {"failed"}
     return function
@@ -547,7 +547,7 @@ def test_any_number_is_run_again_in_the_background(house: House, history: Histor
     assert (job["status"], job["total"], job["seen"]) == ("running", 1_300, begun["queued_count"])
     with at_work(house, history):
         wait_for(lambda: api.get(f"{path}/reruns/{job['id']}/")["status"] == "completed")
-        wait_for(lambda: house.queue.backlog() == 0)
+        wait_for(lambda: house.queue.counts.backlog() == 0)
     done = api.get(f"{path}/reruns/", limit=10)["results"]
     assert [(one["id"], one["seen"], one["queued"], one["skipped"]) for one in done] == [
         (job["id"], 1_300, 1_300, 0)
@@ -571,7 +571,7 @@ def test_running_again_goes_on_where_a_former_process_came_to(
     house.delivery.start()
     with at_work(house, history) as later:
         wait_for(lambda: not later.running())
-        wait_for(lambda: house.queue.backlog() == 0)
+        wait_for(lambda: house.queue.counts.backlog() == 0)
     job = later.get(1, function["id"], begun["rerun_job_id"], JobKind.RERUN)
     assert job is not None
     assert (job.status, job.queued) == ("completed", 1_300)
@@ -585,7 +585,7 @@ def test_running_again_can_be_stopped(house: House, history: History, api: Api) 
     stopped = api.call("POST", f"{path}/reruns/{begun['rerun_job_id']}/cancel/").json()
     assert (stopped["status"], stopped["queued"]) == ("cancelled", begun["queued_count"])
     with at_work(house, history):
-        wait_for(lambda: house.queue.backlog() == 0)
+        wait_for(lambda: house.queue.counts.backlog() == 0)
     assert statuses(house) == {"succeeded": begun["queued_count"], "failed": 900 - begun["queued_count"]}
     missing = "0190a3d4-0000-7000-8000-00000000000f"
     assert api.call("GET", f"{path}/reruns/{missing}/").status_code == 404
@@ -600,7 +600,7 @@ def test_running_again_has_a_limit_when_asked_for_and_takes_the_oldest(house: Ho
     assert (answer["queued_count"], answer["skipped_count"]) == (7, 0)
     answer = api.call("POST", f"/{function['id']}/rerun/", {"filter": {"max_count": 7}}).json()
     assert (answer["queued_count"], answer["skipped_count"]) == (7, 0)
-    wait_for(lambda: house.queue.backlog() == 0)
+    wait_for(lambda: house.queue.counts.backlog() == 0)
     assert statuses(house) == {"succeeded": 7, "failed": 13}
     job = api.get(f"/{function['id']}/reruns/{answer['rerun_job_id']}/")
     assert (job["status"], job["total"]) == ("completed", 7)

@@ -48,7 +48,7 @@ def test_a_full_batch_is_one_call(house: House, receiver: Receiver) -> None:
     assert numbers(receiver) == [[0, 1, 2], [3, 4, 5]]
     [one] = [row for hit in receiver.hits for row in hit.json if row["n"] == 1]
     assert one == {"n": 1, "to": "t1", "who": "p1"}
-    wait_for(lambda: house.queue.backlog() == 1)  # the seventh waits for others
+    wait_for(lambda: house.queue.counts.backlog() == 1)  # the seventh waits for others
     assert house.metrics(function) == {"triggered": 7, "fetch": 2, "succeeded": 6}
     assert ("info", "sent, 3") in house.logs(function)
 
@@ -135,14 +135,14 @@ def test_a_batch_goes_on_after_a_restart(house: House, receiver: Receiver) -> No
     context = house.delivery.worker.context
     sizes = {function: context.batch_size(function) for function in house.queue.gathering(BATCH_QUEUE)}
     assert house.queue.gather(BATCH_QUEUE, sizes, context.merge) == 1
-    assert house.queue.backlog() == 1
+    assert house.queue.counts.backlog() == 1
     assert {status for status, _ in by_event(house).values()} == {"running"}
     assert len(house.queue.claim()) == 1
     house.restart()
     house.run()
     assert numbers(receiver) == [[0, 1, 2]]
     house.dispatch(*events)  # the log is read again
-    assert house.queue.backlog() == 0
+    assert house.queue.counts.backlog() == 0
 
 
 def test_a_batch_that_was_made_is_run_as_one_whatever_the_function_is_then(

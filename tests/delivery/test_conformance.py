@@ -163,7 +163,7 @@ def test_without_its_counts_masking_lets_nothing_through(
         patch.setattr(house.queue, "masking_counts", away)
         with pytest.raises(DatabaseBusyError):
             house.dispatch(first)
-        assert house.queue.backlog() == 0
+        assert house.queue.counts.backlog() == 0
     house.run(first, second)  # ingestion comes with the batch again
     assert len(receiver.hits) == 1
 

@@ -85,7 +85,7 @@ def test_a_filter_that_fails_keeps_the_event_for_its_function_alone(house: House
     house.change(failing, filters={"properties": []})
     planned = house.delivery.dead_letter_retry.retry(1, DeadLetterSelection(), dry_run=True)
     assert (planned.queued, len(letters(house))) == (1, 1)
-    assert house.queue.backlog() == 0
+    assert house.queue.counts.backlog() == 0
     done = house.delivery.dead_letter_retry.retry(1, DeadLetterSelection())
     assert (done.queued, letters(house)) == (1, [])
     house.wait_idle()
@@ -163,7 +163,7 @@ def test_the_newest_letters_of_a_function_are_kept(house: House, monkeypatch: py
         house.dispatch(stored(properties={**BAD, "n": number}))
     assert [letter["properties"]["n"] for letter in letters(house)] == [4, 3, 2]
     assert REGISTRY.get_sample_value(name) == before + 2
-    assert house.queue.stats().dead_letters == 3
+    assert house.queue.counts.stats().dead_letters == 3
 
 
 def test_letters_past_their_time_are_swept(house: House) -> None:

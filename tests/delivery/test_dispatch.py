@@ -330,7 +330,7 @@ def test_there_is_no_room_when_the_worker_cannot_keep_up(house: House) -> None:
     assert not backpressure.for_any()
     house.delivery.start()
     wait_for(backpressure.for_any)
-    assert house.queue.backlog() == 2, "they sleep"
+    assert house.queue.counts.backlog() == 2, "they sleep"
 
 
 @rule("H4.8")
@@ -367,9 +367,9 @@ def test_runs_that_wait_for_one_of_their_key_hold_up_nobody(house: House) -> Non
     house.dispatch(*(stored() for _ in range(5)))
     house.delivery.start()
     soon = datetime.now(UTC) + timedelta(seconds=60)
-    wait_for(lambda: (due := house.queue.next_due()) is not None and due > soon)
+    wait_for(lambda: (due := house.queue.counts.next_due()) is not None and due > soon)
     backpressure.now = lambda: datetime.now(UTC) + timedelta(seconds=10)
-    assert house.queue.backlog() == 5
+    assert house.queue.counts.backlog() == 5
     assert backpressure.for_any(), "the first sleeps, and nobody could begin the others"
     assert backpressure.load(9) == 0
     house.delivery.stop(10)

@@ -66,5 +66,5 @@ def test_the_queue_is_measured(house: House) -> None:
     wait_for(lambda: REGISTRY.get_sample_value("hoglab_delivery_waiting") is not None)
     house.dispatch(stored())
     house.wait_idle()
-    stats = house.queue.stats()
+    stats = house.queue.counts.stats()
     assert (stats.available, stats.running, stats.oldest_due_at, stats.dead_letters) == (0, 0, None, 0)

@@ -173,7 +173,7 @@ def test_a_slow_function_waits_and_nobody_else(house: House, receiver: Receiver)
     house.dispatch(*(stored(properties={"n": n}) for n in range(10)))
     wait_for(lambda: len(receiver.hits) == 11)
     assert [hit.path for hit in receiver.hits].count("/slow") == 1
-    wait_for(lambda: house.queue.backlog() == 9)
+    wait_for(lambda: house.queue.counts.backlog() == 9)
     house.change(slow, x_delivery=None)
     house.wait_idle()
     assert [hit.path for hit in receiver.hits].count("/slow") == 10

@@ -108,7 +108,7 @@ def test_a_test_run_with_a_mocked_request(api: Api) -> None:
     assert messages[3][1].startswith("Function completed in ")
     assert api.house.rows("log_entry", "message", "id") == []
     assert api.house.rows("app_metric", "metric_name", "hour") == []
-    assert api.house.queue.backlog() == 0
+    assert api.house.queue.counts.backlog() == 0
 
 
 @rule("F14.3")
@@ -437,7 +437,7 @@ def test_what_cannot_be_broadcast_is_refused(api: Api) -> None:
     transformation = api.house.create("return event", type="transformation")
     answer = api.call("POST", f"/{transformation['id']}/broadcast/", {})
     assert answer.json() == {"error": "Broadcast is not supported for this function type"}
-    assert api.house.queue.backlog() == 0
+    assert api.house.queue.counts.backlog() == 0
 
 
 # --- running again

@@ -113,7 +113,7 @@ def test_an_event_that_the_server_does_not_survive_is_put_aside(
             house.restart()
     assert deaths == MOST_STARTS + 2, "and once for each event that is found"
     assert house.delivery.dispatcher.position() == 7
-    assert house.metrics(function) == {"triggered": 3} or house.queue.backlog() == 3
+    assert house.metrics(function) == {"triggered": 3} or house.queue.counts.backlog() == 3
     wanted = {dead_id("events", key_of(event.row), None) for event in events if event.row.event == "deadly"}
     kept = house.rows("dead_event", "id, step, reason", "id")
     assert {one for one, _step, _reason in kept} == wanted

@@ -554,7 +554,7 @@ def test_a_clock_that_is_set_back_lengthens_no_sleep(house: House) -> None:
     house.dispatch(stored())
     house.delivery.start()
     soon = datetime.now(UTC) + timedelta(seconds=60)
-    wait_for(lambda: (due := house.queue.next_due()) is not None and due > soon)
+    wait_for(lambda: (due := house.queue.counts.next_due()) is not None and due > soon)
     assert house.delivery.stop(10)
     with house.queue_database.write() as tx:  # as the queue does it when the clock goes back
         tx.execute(text("UPDATE invocation SET scheduled_at = 0"))
@@ -646,7 +646,7 @@ def test_a_captured_event_waits_until_it_can_be_stored(house: House, error: Exce
     house.dispatch(stored())
     house.delivery.start()
     wait_for(lambda: len(tried) > 10)
-    assert house.queue.backlog() == 1
+    assert house.queue.counts.backlog() == 1
     assert house.results() == [], "nothing is written of the turn before it"
     house.wait_idle()
     assert len(house.captured) == 1

@@ -66,7 +66,7 @@ def test_a_function_captures_what_the_right_sender_sends(house: House, sender: S
     assert event["properties"] == {**body, "$hog_function_execution_count": 1}
     assert house.metrics(function) == {"triggered": 2, "succeeded": 2}
     assert lines(house, function, "warn") == ["Responded with response status - 401, reason: no"]
-    assert house.queue.backlog() == 0
+    assert house.queue.counts.backlog() == 0
 
 
 @rule("H8.2")

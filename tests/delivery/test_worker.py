@@ -253,7 +253,7 @@ def test_a_run_that_ends_just_before_a_claim_makes_room_for_the_next_one(
 ) -> None:
     """The claim leaves out the function, which had all it may, and must not sleep over what has ended since."""
     two_at_a_time(house, monkeypatch)
-    claim, wake, ended = house.queue.claim, house.queue.wake, threading.Event()
+    claim, wake, ended = house.queue.claim, house.queue.arrivals.wake, threading.Event()
 
     def late(**options: Any) -> list[ClaimedInvocation]:
         if options["exclude_functions"]:
@@ -265,7 +265,7 @@ def test_a_run_that_ends_just_before_a_claim_makes_room_for_the_next_one(
         ended.set()
 
     monkeypatch.setattr(house.queue, "claim", late)
-    monkeypatch.setattr(house.queue, "wake", noted)
+    monkeypatch.setattr(house.queue.arrivals, "wake", noted)
     deliver_twenty(house, receiver)
 
 

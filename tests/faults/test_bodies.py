@@ -73,7 +73,7 @@ def test_killed_processes_lose_nothing(house: House, receiver: Receiver) -> None
         processes = pool.processes()
         for process in dice.sample(processes, dice.randint(1, len(processes))):
             os.kill(process, signal.SIGKILL)
-    wait_for(lambda: house.queue.backlog() == 0)
+    wait_for(lambda: house.queue.counts.backlog() == 0)
     over = finals(house)
     assert len(over) == len(expected)
     assert set(over.values()) <= {"succeeded", "failed"}
@@ -91,7 +91,7 @@ def test_hostile_bodies_end_and_cost_no_one_else(house: House, receiver: Receive
     events = [stored() for _ in range(2)]
     house.dispatch(*events)
     house.delivery.start()
-    wait_for(lambda: house.queue.backlog() == 0)
+    wait_for(lambda: house.queue.counts.backlog() == 0)
     statuses: dict[str, Counter[str]] = {}
     for result in house.results():
         statuses.setdefault(result["function_id"], Counter())[result["status"]] += 1
@@ -116,7 +116,7 @@ def test_processes_give_back_what_hostile_bodies_took(house: House, receiver: Re
         house.create(HOSTILE["doubles"])
         house.dispatch(stored())
         house.delivery.start()
-        wait_for(lambda: house.queue.backlog() == 0)
+        wait_for(lambda: house.queue.counts.backlog() == 0)
         assert all(_resident(process) < 384 << 20 for process in pool.processes())
     finally:
         house.close()
@@ -150,7 +150,7 @@ def test_ten_thousand_retries_that_are_due_at_once(house: House, receiver: Recei
     house.delivery.start()
     for _ in range(RETRIES // 500):
         house.dispatch(*(stored() for _ in range(500)))
-    wait_for(lambda: house.queue.stats().running == 0 and len(house.results()) == RETRIES)
+    wait_for(lambda: house.queue.counts.stats().running == 0 and len(house.results()) == RETRIES)
     assert {result["status"] for result in house.results()} == {"running"}
     assert house.delivery.stop(10)  # and a restart while all of them wait
     down = False
@@ -159,7 +159,7 @@ def test_ten_thousand_retries_that_are_due_at_once(house: House, receiver: Recei
         tx.connection.exec_driver_sql("UPDATE invocation SET scheduled_at = 0 WHERE status = 'available'")
     first = len(receiver.hits)
     house.delivery.start()
-    wait_for(lambda: house.queue.backlog() == 0)
+    wait_for(lambda: house.queue.counts.backlog() == 0)
     assert Counter(finals(house).values()) == {"succeeded": RETRIES}
     assert len(receiver.hits) - first == RETRIES
     keys = keys_by_body(receiver)

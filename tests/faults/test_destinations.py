@@ -101,7 +101,7 @@ def run(house: House, server: RawServer, count: int = 1) -> Counter[str]:
     house.create("print(fetch(inputs.url, {'body': event.uuid}).status)", values={"url": server.url})
     house.dispatch(*(stored() for _ in range(count)))
     house.delivery.start()
-    wait_for(lambda: house.queue.backlog() == 0)
+    wait_for(lambda: house.queue.counts.backlog() == 0)
     results = house.results()
     assert len(results) == count
     # A repeated request has the key of the first one, and no two invocations share one.

@@ -58,7 +58,7 @@ house.delivery.start()
 wait_for(lambda: len(failed) >= 3)  # it keeps trying
 ballast.unlink()
 house.dispatch(*events[40:])
-wait_for(lambda: house.queue.backlog() == 0)
+wait_for(lambda: house.queue.counts.backlog() == 0)
 finished = house.results()
 assert {result["status"] for result in finished} == {"succeeded"}, finished
 found = {hit.json["n"] for hit in receiver.hits if hit.json["n"] >= 0}

@@ -10,8 +10,12 @@ from functools import cache
 
 from tests.house.sources import ROOT, modules
 
+from hoglab.storage.invocations import InvocationQueue
+
 MOST = 64
 """Protocols of the whole program. The number may only shrink."""
+QUEUE_VERBS = 14
+"""Public methods of the invocation queue. The number may only shrink."""
 ELSEWHERE = {
     "hog.patterns.Anchored": "a pattern of `re`",
     "statistics.samples.quantiles.Ordered": "an array of NumPy, or a list",
@@ -46,6 +50,11 @@ class Class:
 
 def test_protocols_are_few() -> None:
     assert sum(known.is_protocol for known in classes()) <= MOST
+
+
+def test_the_queue_has_few_verbs() -> None:
+    verbs = {name for name in vars(InvocationQueue) if not name.startswith("_")}
+    assert len(verbs) <= QUEUE_VERBS, "numbers are `QueueCounts`, waits are `Arrivals`"
 
 
 def test_protocols_are_where_they_are_implemented_or_below() -> None:

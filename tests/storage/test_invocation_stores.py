@@ -309,7 +309,7 @@ class TestDeadLetters:
     ) -> None:
         queue.enqueue(InvocationBatch(retried=["l0", "l2", "unknown"]))
         assert self.ids(stores) == ["l1"]
-        assert queue.stats().dead_letters == 2
+        assert queue.counts.stats().dead_letters == 2
 
 
 def job(id_: str, created: float = 0, **fields: Any) -> ReplayJob:
@@ -368,7 +368,7 @@ class TestJobs:
             queue.enqueue(InvocationBatch([invocation()], step=first))
         with pytest.raises(JobOverError):
             stores.jobs.advance(first, 1)
-        assert queue.backlog() == 2
+        assert queue.counts.backlog() == 2
         stores.jobs.advance(JobStep("j", 20, 30, seen=4, already_run=2, dead_letters=1), 3)
         after = replace(job("j"), cursor=30, seen=9, queued=5, already_run=3, dead_letters=3)
         assert stores.jobs.running() == [after]

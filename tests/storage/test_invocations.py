@@ -123,11 +123,11 @@ class TestEnqueueAndClaim:
     def test_nothing_is_claimed_before_its_time(self, queue: InvocationQueue, clock: Clock) -> None:
         later = invocation(scheduled_at=START + timedelta(seconds=5))
         queue.enqueue(InvocationBatch([later]))
-        assert queue.next_due() == START + timedelta(seconds=5)
+        assert queue.counts.next_due() == START + timedelta(seconds=5)
         assert claim_ids(queue) == []
         clock.advance(5)
         assert claim_ids(queue) == [later.id]
-        assert queue.next_due() is None
+        assert queue.counts.next_due() is None
 
     def test_queues_and_excluded_functions_are_apart(self, queue: InvocationQueue) -> None:
         one, two = invocation(function_id="f1"), invocation(function_id="f2")
@@ -136,7 +136,7 @@ class TestEnqueueAndClaim:
         assert claim_ids(queue, exclude_functions=["f1", "f9"]) == [two.id]
         assert claim_ids(queue) == [one.id]
         assert claim_ids(queue, queue="email") == []
-        assert queue.next_due() == START
+        assert queue.counts.next_due() == START
         assert claim_ids(queue, queue="hogoverflow") == [other.id]
 
     def test_functions_and_projects_take_turns(self, queue: InvocationQueue) -> None:
@@ -174,7 +174,7 @@ class TestEnqueueAndClaim:
         [first] = queue.claim()
         clock.advance(100)
         queue.finish([outcome(first)])
-        assert queue.next_due() == clock()
+        assert queue.counts.next_due() == clock()
 
     def test_a_restart_knows_who_waits_for_whom(self, engine: Engine, clock: Clock) -> None:
         ours = [invocation(order_key="a") for _ in range(3)]
@@ -183,14 +183,14 @@ class TestEnqueueAndClaim:
         queue.claim()
         queue.close()
         queue = engine.queue(now=clock)
-        assert queue.backlogs() == {"f1": 3}
+        assert queue.counts.backlogs() == {"f1": 3}
         queue.release_all()
         done = []
         while claimed := queue.claim():
             queue.finish([outcome(one) for one in claimed])
             done.append([one.id for one in claimed])
         assert done == [[one.id] for one in ours]
-        assert queue.backlog() == 0
+        assert queue.counts.backlog() == 0
         queue.close()
 
     def test_one_key_is_worked_on_in_order(self, queue: InvocationQueue, clock: Clock) -> None:
@@ -216,7 +216,7 @@ class TestEnqueueAndClaim:
         [again] = queue.claim()
         assert again.id == a1.id
         queue.finish([outcome(again, "failed")])
-        assert queue.wait(0)  # the end of one is news for the next
+        assert queue.arrivals.wait(0)  # the end of one is news for the next
         [second] = queue.claim()
         assert second.id == a2.id
         queue.finish([outcome(second)])
@@ -235,7 +235,7 @@ class TestEnqueueAndClaim:
         assert queue.sweep() == (0, [])
         assert queue.heartbeat({claimed.id: claimed.lock_token}) == {claimed.id}
         assert claim_ids(queue) == []
-        assert queue.next_due() == clock() + timedelta(seconds=60)
+        assert queue.counts.next_due() == clock() + timedelta(seconds=60)
         clock.advance(61)
         passed += 61
         queue.sweep()
@@ -266,7 +266,7 @@ class TestEnqueueAndClaim:
         due = clock() + timedelta(seconds=2)
         queue.finish([outcome(claimed, "available", scheduled_at=due)])
         queue.sweep()
-        assert queue.next_due() == due
+        assert queue.counts.next_due() == due
         queue.close()
 
     def test_a_clock_that_was_set_back_while_nobody_looked_makes_nothing_wait(
@@ -279,7 +279,7 @@ class TestEnqueueAndClaim:
         clock.advance(-30 * 86_400)
         queue = engine.queue(now=clock)
         assert claim_ids(queue) == [due.id]
-        assert queue.next_due() == clock() + timedelta(seconds=60)
+        assert queue.counts.next_due() == clock() + timedelta(seconds=60)
         queue.close()
 
     @pytest.mark.parametrize("jump_s", [3600, -3600])
@@ -313,7 +313,7 @@ class TestEnqueueAndClaim:
                 count(one, 2, 1)
             found = two.masking_counts([("f", "h"), ("g", "h")])
             assert {each.function_id: each.count for each in found} == {"f": 3, "g": 1}
-            assert one.backlog() + two.backlog() >= 2
+            assert one.counts.backlog() + two.counts.backlog() >= 2
             assert len(one.claim()) == 2
             clock.advance(61)
             ends = clock() + timedelta(seconds=60)
@@ -334,7 +334,7 @@ class TestEnqueueAndClaim:
         with ThreadPoolExecutor(4) as pool:
             shares = list(pool.map(work, range(4)))
         assert sorted(itertools.chain(*shares)) == sorted(each.id for each in new)
-        assert queue.backlog() == 0
+        assert queue.counts.backlog() == 0
 
 
 class TestTurns:
@@ -438,7 +438,7 @@ class TestGathering:
         assert sorted(queue.gathering("wait")) == ["f1", "f2", "f3"]
         assert queue.gather("wait", {"f1": 2, "f2": 2}, merge) == 2
         assert groups == [[b"0", b"1"], [b"2", b"3"]]
-        assert queue.backlogs() == {"f1": 3, "f2": 1, "f3": 2}
+        assert queue.counts.backlogs() == {"f1": 3, "f2": 1, "f3": 2}
         clock.advance(60)
         assert queue.gather("wait", {"f1": 2, "f2": 2}, merge) == 2
         assert groups[2:] == [[b"4"], [b"0"]]
@@ -454,7 +454,7 @@ class TestGathering:
 
         assert queue.gather("wait", {"f1": 2}, merge) == 1
         assert sizes == [2, 2, 2]
-        assert queue.backlog() == 1
+        assert queue.counts.backlog() == 1
 
 
 class TestJanitor:
@@ -478,7 +478,7 @@ class TestJanitor:
             assert claimed.reset_count == resets
             clock.advance(HEARTBEAT_LIMIT_S + 1)
             assert queue.sweep() == (1, [])
-            due = queue.next_due()
+            due = queue.counts.next_due()
             assert due is not None
             waits.append((due - clock()).total_seconds())
             clock.advance(waits[-1])
@@ -494,7 +494,7 @@ class TestJanitor:
         clock.advance(HEARTBEAT_LIMIT_S + 1)
         reset, [poisoned] = queue.sweep()
         assert queue.finish([outcome(poisoned, "failed")]) == {poisoned.id}
-        assert queue.backlog() == 0
+        assert queue.counts.backlog() == 0
 
     def test_progress_resets_the_count(self, queue: InvocationQueue, clock: Clock) -> None:
         queue.enqueue(InvocationBatch([invocation()]))
@@ -556,7 +556,7 @@ class TestRestart:
         claimed = queue.claim(limit=3)
         queue.close()
         queue = engine.queue(now=clock)
-        assert queue.backlog() == 5
+        assert queue.counts.backlog() == 5
         assert queue.release_all() == 3
         again = queue.claim()
         assert len(again) == 5
@@ -694,10 +694,10 @@ class TestWaiting:
     def test_work_that_came_since_the_last_claim_is_not_slept_over(self, queue: InvocationQueue) -> None:
         assert queue.claim() == []
         queue.enqueue(InvocationBatch([invocation()]))
-        assert queue.wait(30)
-        assert not queue.wait(0.001)
-        queue.wake()
-        assert queue.wait(30)
+        assert queue.arrivals.wait(30)
+        assert not queue.arrivals.wait(0.001)
+        queue.arrivals.wake()
+        assert queue.arrivals.wait(30)
 
     def test_a_sleeping_worker_is_woken(self, queue: InvocationQueue) -> None:
         ready = threading.Event()
@@ -705,7 +705,7 @@ class TestWaiting:
         def work() -> bool:
             queue.claim()
             ready.set()
-            return queue.wait(30)
+            return queue.arrivals.wait(30)
 
         with ThreadPoolExecutor(1) as pool:
             woken = pool.submit(work)
@@ -714,7 +714,7 @@ class TestWaiting:
             assert woken.result(timeout=PATIENCE_S)
 
     def test_stats(self, queue: InvocationQueue, clock: Clock) -> None:
-        assert queue.stats() == (stats := queue.stats())
+        assert queue.counts.stats() == (stats := queue.counts.stats())
         assert (stats.available, stats.running, stats.oldest_due_at) == (0, 0, None)
         queue.enqueue(
             InvocationBatch(
@@ -723,8 +723,8 @@ class TestWaiting:
         )
         queue.claim(limit=1)
         clock.advance(2)
-        stats = queue.stats()
+        stats = queue.counts.stats()
         assert (stats.available, stats.running, stats.oldest_due_at) == (2, 1, START)
-        assert queue.backlog() == 3
+        assert queue.counts.backlog() == 3
         queue.claim()
-        assert queue.stats().oldest_due_at is None
+        assert queue.counts.stats().oldest_due_at is None

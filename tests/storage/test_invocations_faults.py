@@ -47,7 +47,7 @@ def work():
             if outcome.id in applied and outcome.status == "completed":
                 say("finished", outcome.id)
         if not claimed:
-            queue.wait(0.05)
+            queue.arrivals.wait(0.05)
 
 def enqueue():
     offset = queue.position("delivery")
@@ -56,8 +56,8 @@ def enqueue():
         new = [NewInvocation(f"{offset}-{n}", 1, "f", b"start", log_offset=offset) for n in range(1, 8)]
         queue.enqueue(InvocationBatch(new, position=ConsumerPosition("delivery", offset)))
         say("enqueued", offset)
-        if queue.backlog() > 200:
-            queue.wait(0.01)
+        if queue.counts.backlog() > 200:
+            queue.arrivals.wait(0.01)
 
 threads = [threading.Thread(target=work), threading.Thread(target=work), threading.Thread(target=enqueue)]
 for thread in threads:
@@ -101,7 +101,7 @@ def test_killed_ten_times_it_loses_nothing_and_finishes_once(tmp_path: Path) -> 
         queue.finish([InvocationOutcome(each.id, each.lock_token, "completed") for each in claimed])
     assert left == {each for each, status in before.items() if status != "completed"}
     assert set(statuses(path).values()) == {"completed"}
-    assert queue.backlog() == 0
+    assert queue.counts.backlog() == 0
     queue.close()
 
 

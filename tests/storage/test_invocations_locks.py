@@ -101,7 +101,7 @@ def test_a_transaction_that_was_undone_for_another_one_is_begun_anew(engine: Pos
         assert ending.result(60) == {"a"}
         rows = watcher.execute("SELECT version FROM invocation_result").fetchall()
         assert [version for (version,) in rows] == [2, 2]
-        assert queue.backlog() == 0
+        assert queue.counts.backlog() == 0
     assert conflicts() == before + 1
 
 

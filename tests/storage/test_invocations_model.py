@@ -245,21 +245,21 @@ class QueueMachine(RuleBasedStateMachine):
     def counts_agree(self) -> None:
         available = [row for row in self.rows.values() if row.status == "available"]
         running = [row for row in self.rows.values() if row.status == "running"]
-        assert self.queue.backlog() == len(available) + len(running)
+        assert self.queue.counts.backlog() == len(available) + len(running)
         unfinished = Counter(row.function_id for row in available + running)
-        assert self.queue.backlogs() == unfinished
-        assert all(self.queue.backlog_of(each) == unfinished[each] for each in FUNCTIONS)
+        assert self.queue.counts.backlogs() == unfinished
+        assert all(self.queue.counts.backlog_of(each) == unfinished[each] for each in FUNCTIONS)
         assert len(self.engine.rows(tables.invocation)) == len(self.rows)
-        stats = self.queue.stats()
+        stats = self.queue.counts.stats()
         assert (stats.available, stats.running) == (len(available), len(running))
         first = min((row.scheduled_at for row in available), default=None)
-        assert self.queue.next_due() == first
+        assert self.queue.counts.next_due() == first
         for each in FUNCTIONS:
             others = [row.scheduled_at for row in available if row.function_id != each]
-            assert self.queue.next_due(apart_from=[each]) == min(others, default=None)
+            assert self.queue.counts.next_due(apart_from=[each]) == min(others, default=None)
             due = sum(moment <= self.now for moment in others)
-            assert self.queue.due(self.now, most=1_000, apart_from=[each]) == due
-            assert self.queue.due(self.now, most=2, apart_from=[each]) == min(due, 2)
+            assert self.queue.counts.due(self.now, most=1_000, apart_from=[each]) == due
+            assert self.queue.counts.due(self.now, most=2, apart_from=[each]) == min(due, 2)
         assert stats.oldest_due_at == (first if first is not None and first <= self.now else None)
 
 

@@ -64,7 +64,7 @@ def work():
             say("end", each)
             queue.finish([InvocationOutcome(each.id, each.lock_token, "completed")])
         if not claimed:
-            queue.wait(0.2)
+            queue.arrivals.wait(0.2)
 
 def sweep():
     while True:
@@ -140,7 +140,7 @@ def test_no_run_is_claimed_twice_and_no_key_overlaps_also_when_a_worker_is_kille
         victim, first, second = (working.enter_context(closing(Working(engine.url))) for _ in range(3))
         victim.reaches(20)
         killed_at = victim.close()
-        wait_until(lambda: not queue.backlogs())
+        wait_until(lambda: not queue.counts.backlogs())
         statuses = {row.id: row.status for row in engine.rows(tables.invocation)}
     begun = [id_ for each in (victim, first, second) for id_ in each.turns]
     lost = victim.turns.keys() & (first.turns.keys() | second.turns.keys())
@@ -225,12 +225,12 @@ def test_others_know_of_what_is_enqueued_and_are_woken(engine: PostgresEngine) -
     with closing(engine.queue()) as one, closing(engine.queue()) as two:
         assert two.claim() == []
         one.enqueue(InvocationBatch([invocation(function_id="f7") for _ in range(3)]))
-        assert two.wait(30)
-        wait_until(lambda: two.backlogs() == {"f7": 3})
+        assert two.arrivals.wait(30)
+        wait_until(lambda: two.counts.backlogs() == {"f7": 3})
         claimed: list[ClaimedInvocation] = two.claim()
         two.finish(list(map(outcome, claimed)))
-        assert two.backlog() == 0
-        wait_until(lambda: one.backlog() == 0)
+        assert two.counts.backlog() == 0
+        wait_until(lambda: one.counts.backlog() == 0)
 
 
 def test_lines_of_a_log_come_in_order_whoever_writes_them(engine: PostgresEngine) -> None:
@@ -283,7 +283,7 @@ def test_processes_that_count_for_one_masking_lose_no_count(engine: PostgresEngi
         while True:
             found = queue.masking_counts([("f", f"{number}")])
             before = found[0].count if found else 0
-            ends = found[0].expires_at if found else queue.now() + timedelta(hours=1)
+            ends = found[0].expires_at if found else datetime.now(UTC) + timedelta(hours=1)
             try:
                 counted = MaskingCount("f", f"{number}", before + 1, ends, before)
                 queue.enqueue(InvocationBatch([invocation()] if before == 0 else (), masking=[counted]))
@@ -313,7 +313,11 @@ def test_what_others_enqueued_and_this_process_finished_counts_as_none(
         other.enqueue(InvocationBatch([invocation()]))
         [claimed] = mine.claim()
         mine.finish([outcome(claimed)])
-        assert (mine.backlog(), mine.backlog_of(claimed.function_id), mine.backlogs()) == (0, 0, {})
+        assert (
+            mine.counts.backlog(),
+            mine.counts.backlog_of(claimed.function_id),
+            mine.counts.backlogs(),
+        ) == (0, 0, {})
 
 
 def test_time_does_not_go_back_when_the_server_answers_slowly(

@@ -76,8 +76,8 @@ def test_however_many_wait_for_one_of_their_key_a_claim_looks_at_none(queue: Inv
     queue.finish([outcome(stuck, "available", scheduled_at=START + timedelta(hours=1))])
     first = steps(50)
     assert steps(5_000) <= first * 2
-    assert queue.next_due() == START + timedelta(hours=1)
-    stats = queue.stats()
+    assert queue.counts.next_due() == START + timedelta(hours=1)
+    stats = queue.counts.stats()
     assert (stats.available, stats.oldest_due_at) == (5_051, None)
 
 
@@ -89,7 +89,7 @@ def test_everything_is_written_or_nothing(queue: InvocationQueue, engine: Sqlite
         queue.enqueue(InvocationBatch([invocation()], logs=lines))
     tables_of(queue)._durable.execute("PRAGMA max_page_count=1000000")
     assert queue.claim() == []
-    assert queue.backlog() == 0
+    assert queue.counts.backlog() == 0
     assert engine.rows(tables.log_entry) == []
     assert queue.enqueue(InvocationBatch([invocation()], logs=lines)) == 1
 

@@ -22,7 +22,6 @@ from hoglab.functions.runtime.geoip import GeoIp
 from hoglab.functions.runtime.registry import FunctionRegistry
 from hoglab.functions.secrets.box import SecretBox
 from hoglab.functions.state_changes import StateChanges
-from hoglab.http.fields.dates import utc_now
 from hoglab.http.health import Problem
 from hoglab.people import PersonService
 from hoglab.settings.rooms import capture_limits, delivery_config, expression_limits
@@ -78,7 +77,7 @@ class SharedServices:
             geoip=None if geoip is None else geoip.city,
             limits=expression_limits(settings),
         )
-        now = engines.now or utc_now
+        now = engines.now
         config = delivery_config(settings, runs=Capability.RUNS in self.role.capabilities)
         bodies = opened(BodyPool(config.bodies), BodyPool.close)
         self.delivery = Delivery(

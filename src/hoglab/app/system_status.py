@@ -133,7 +133,7 @@ class SystemStatus:
 
     def _queue(self) -> dict[str, Any]:
         """Return the state of the queue, of all processes that share it."""
-        stats = self._delivery.queue.stats()
+        stats = self._delivery.queue.counts.stats()
         oldest, now = stats.oldest_due_at, self._delivery.now()
         return {
             "waiting": stats.available,

@@ -37,9 +37,9 @@ _logger = structlog.get_logger(__name__)
 
 def measure(queue: InvocationQueue, breakers: DestinationBreakers) -> None:
     """Set the gauges. Blocks; raises `DatabaseError`."""
-    stats = queue.stats()
+    stats = queue.counts.stats()
     oldest = stats.oldest_due_at
-    BACKLOG.set(queue.backlog())
+    BACKLOG.set(queue.counts.backlog())
     _WAITING.set(stats.available)
     _OLDEST_S.set(0.0 if oldest is None else max(0.0, (datetime.now(UTC) - oldest).total_seconds()))
     _DEAD.set(stats.dead_letters)

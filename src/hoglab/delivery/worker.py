@@ -231,7 +231,7 @@ class _WorkerLoop:
         try:
             await self._stopping.wait()
             self._room.set()
-            self._queue.wake()  # the claimer may sleep until there is work
+            self._queue.arrivals.wake()  # the claimer may sleep until there is work
             await asyncio.wait({claimer}, timeout=self._limits.idle_s * 2)
         finally:
             for helper in (claimer, *helpers):
@@ -330,13 +330,13 @@ class _WorkerLoop:
         if not claimed and wait_s != 0.0 and not self._stopping.is_set():
             # A function that was passed over may have work that is due as soon as one of its runs ends.
             timeout_s = PASSED_OVER_S if any(full) else self._limits.idle_s
-            due = self._queue.next_due()
+            due = self._queue.counts.next_due()
             if wait_s is not None:  # due runs wait for the rate limit of their function, or for a destination
                 timeout_s = min(timeout_s, wait_s)
             elif due is not None:
                 until_s = (due - datetime.now(UTC)).total_seconds()
                 timeout_s = min(timeout_s, max(until_s, PASSED_OVER_S))
-            self._queue.wait(timeout_s)
+            self._queue.arrivals.wait(timeout_s)
         return claimed
 
     def _gather(self) -> None:
@@ -358,7 +358,7 @@ class _WorkerLoop:
         self._by_id.pop(claimed.id, None)
         self._locks.drop(claimed)
         if self._in_flight.ended(claimed):
-            self._queue.wake()
+            self._queue.arrivals.wake()
         self._room.set()
         if not task.cancelled() and task.exception() is not None:
             _logger.error("invocation_task_failed", invocation_id=claimed.id, exc_info=task.exception())
@@ -374,7 +374,7 @@ class _WorkerLoop:
             failed = retriable(answer)
             says_something = failed or not step.is_login  # a log-in that was kept does not
             if says_something and self._breakers.note(function_id, where, turn.patience_s, failed=failed):
-                self._queue.wake()
+                self._queue.arrivals.wake()
             go_on = partial(turn.answered, answer, duration_ms)
             step = await self._bodies.run(go_on, function_id, turn.suspended)
         if step.captured is not None:
@@ -491,7 +491,7 @@ class _WorkerLoop:
             self._settled = settled + self._settled
             self._flush_wanted.set()
             raise
-        BACKLOG.set(self._queue.backlog())
+        BACKLOG.set(self._queue.counts.backlog())
         _IN_FLIGHT.set(len(self._tasks))
 
     def _count(self) -> None:

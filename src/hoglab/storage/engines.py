@@ -91,8 +91,8 @@ class SharedEngines:
     leased: LeasedLog | None
     """The log, with its leases, of a server of which any number of processes ingest: one of the two is there."""
     invocations: InvocationStores
-    now: Callable[[], datetime] | None
-    """The clock of all who share the queue; None where it is that of this machine."""
+    now: Callable[[], datetime]
+    """The clock of all who share the queue."""
 
     @classmethod
     @contextmanager
@@ -209,10 +209,13 @@ def _shared(opened: ExitStack, directory: DataDirectory | None, options: EngineO
     """Return the engines of a database server, or of a directory; ``opened`` closes them."""
     in_queue: str | Path
     in_metadata: str | Path
+    opened_tables: Callable[[], QueueTables]
     if options.database_url is not None:
         in_queue = in_metadata = options.database_url
+        opened_tables = partial(_server_tables, options.database_url)
     elif directory is not None:
         in_queue, in_metadata = directory.queue_path, directory.metadata_path
+        opened_tables = partial(SqliteQueueTables, directory.queue_path)
     else:
         raise ValueError("neither a database nor a directory")
     queue_database = Database.open(in_queue, tables.queue_metadata)
@@ -220,9 +223,10 @@ def _shared(opened: ExitStack, directory: DataDirectory | None, options: EngineO
     database = Database.open(in_metadata)
     opened.callback(database.dispose)
     log = _opened_log(opened, directory, options)
-    queue, now = _opened_queue(opened, in_queue, options)
-    invocations = stores_of(queue, queue_database)
-    return SharedEngines(database, queue_database, *log, invocations, now)
+    queue_tables = opened_tables()
+    queue = InvocationQueue(queue_tables, trace_days=options.trace_days)
+    opened.callback(queue.close)
+    return SharedEngines(database, queue_database, *log, stores_of(queue, queue_database), queue_tables.now)
 
 
 def _alone(opened: ExitStack, address: str, wait_s: float) -> SoleServer:
@@ -292,20 +296,11 @@ def _opened_log(opened: ExitStack, directory: DataDirectory | None, options: Eng
     return _OpenedLog(log, log, sole=log)
 
 
-def _opened_queue(
-    opened: ExitStack, place: str | Path, options: EngineOptions
-) -> tuple[InvocationQueue, Callable[[], datetime] | None]:
-    """Return the invocation queue with its clock; ``opened`` closes it. Its tables are there."""
-    tables_of_queue: QueueTables
-    if isinstance(place, Path):
-        tables_of_queue = SqliteQueueTables(place)
-    else:
-        from hoglab.storage.invocations.postgres import PostgresQueueTables
+def _server_tables(address: str) -> QueueTables:
+    """Return the tables of the queue in a database of a server."""
+    from hoglab.storage.invocations.postgres import PostgresQueueTables
 
-        tables_of_queue = PostgresQueueTables(*_connecting(place, tables.queue_metadata))
-    queue = InvocationQueue(tables_of_queue, trace_days=options.trace_days)
-    opened.callback(queue.close)
-    return queue, None if isinstance(place, Path) else queue.now
+    return PostgresQueueTables(*_connecting(address, tables.queue_metadata))
 
 
 def _connecting(address: str, metadata: MetaData) -> tuple[Connect, str]:

@@ -30,7 +30,7 @@ def run_router(delivery: Delivery, database: Database) -> ResourceRouter:
         """
         kept = delivery.stores.runs
         counts = run_history.counts(kept, call.project.id, delivery.now())
-        unfinished = delivery.queue.backlogs()
+        unfinished = delivery.queue.counts.backlogs()
         failing = [
             function_id for function_id, (_, failed) in counts.items() if failed or function_id in unfinished
         ]

@@ -59,14 +59,14 @@ class Backpressure:
 
     def for_any(self) -> bool:
         """Return whether anything may be enqueued."""
-        if self._queue.backlog() < self.max_backlog:
+        if self._queue.counts.backlog() < self.max_backlog:
             return True
         apart = self._held_back()
-        due = self._queue.next_due(apart_from=apart)
+        due = self._queue.counts.next_due(apart_from=apart)
         if due is None or due > self.now() - CAUGHT_UP:
             return True
         of_project = self.max_backlog // PROJECT_PART if self._registry.project_count() > 1 else None
-        due_now = self._queue.due(
+        due_now = self._queue.counts.due(
             self.now(), most=self.max_backlog, most_of_project=of_project, apart_from=apart
         )
         return due_now < self.max_backlog
@@ -80,8 +80,8 @@ class Backpressure:
 
         Not above 0 when it, or its project, has too many.
         """
-        left = self.max_waiting - self._queue.backlog_of(function_id)
-        if self._queue.backlog() < self.max_waiting_of_project:
+        left = self.max_waiting - self._queue.counts.backlog_of(function_id)
+        if self._queue.counts.backlog() < self.max_waiting_of_project:
             return left
         return min(left, self.max_waiting_of_project - self._waiting_beside(function_id))
 
@@ -94,7 +94,7 @@ class Backpressure:
         if moment - self._counted_at > COUNT_AGAIN_AFTER:
             self._counted_at = moment
             waiting: Counter[int] = Counter()
-            for identifier, count in self._queue.backlogs().items():
+            for identifier, count in self._queue.counts.backlogs().items():
                 if (registered := self._registry.find(identifier)) is not None:
                     waiting[registered[0].id] += count
             self._of_projects = waiting
@@ -105,14 +105,16 @@ class Backpressure:
 
         Counted up to ``most``.
         """
-        if self._queue.backlog() == 0:
+        if self._queue.counts.backlog() == 0:
             return 0
-        return self._queue.due(self.now(), most=most, apart_from=self._held_back())
+        return self._queue.counts.due(self.now(), most=most, apart_from=self._held_back())
 
     def _held_back(self) -> frozenset[str]:
         """Return the functions whose invocations are late because of the function itself."""
         return frozenset(
-            function_id for function_id in self._queue.backlogs() if self._holds_itself_back(function_id)
+            function_id
+            for function_id in self._queue.counts.backlogs()
+            if self._holds_itself_back(function_id)
         )
 
     def _holds_itself_back(self, function_id: str) -> bool:

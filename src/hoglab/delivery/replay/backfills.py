@@ -214,7 +214,9 @@ class Backfills(BackgroundService):
         Runs that cannot begin now do not count, nor those of functions that hold themselves back.
         """
         most, delivery = self._max_backlog, self._delivery
-        return delivery.queue.backlog_of(function_id) < most and delivery.backpressure.load(most) < most
+        return (
+            delivery.queue.counts.backlog_of(function_id) < most and delivery.backpressure.load(most) < most
+        )
 
     def _try(self, job: ReplayJob) -> None:
         """Do a step; a backfill that fails for a reason of its own ends, and delays no other."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hoglab.storage.invocations.counts import Arrivals, QueueCounts
 from hoglab.storage.invocations.dead_letters import (
     DeadLetter,
     DeadLetters,
@@ -48,6 +49,7 @@ from hoglab.storage.invocations.runs import (
 __all__ = [
     "Allowance",
     "AppMetric",
+    "Arrivals",
     "BreakerState",
     "BreakerStates",
     "ClaimedInvocation",
@@ -77,6 +79,7 @@ __all__ = [
     "MaskingMovedError",
     "NewInvocation",
     "Outages",
+    "QueueCounts",
     "QueueStats",
     "RateLimits",
     "ReplayJob",

@@ -20,11 +20,11 @@ from prometheus_client import Counter
 from hoglab.storage.database.locks import tried_again
 from hoglab.storage.database.types import from_micros, to_micros
 from hoglab.storage.invocations.claims import Claims, Shares
-from hoglab.storage.invocations.invocation import MaskingCount, MaskingMovedError, QueueStats
+from hoglab.storage.invocations.counts import Arrivals, QueueCounts
+from hoglab.storage.invocations.invocation import MaskingCount, MaskingMovedError
 from hoglab.storage.invocations.janitor import Janitor
 from hoglab.storage.invocations.jobs import JobOverError
 from hoglab.storage.invocations.traces import TRACE_RETENTION_DAYS, Traces, save_letters, still_mine
-from hoglab.storage.invocations.unfinished import UnfinishedCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -56,11 +56,10 @@ class _Changes:
     over: Counts[str] = field(default_factory=Counts)
 
 
-class InvocationQueue(UnfinishedCounts):
+class InvocationQueue:
     """Queue in the tables of an engine. Blocking methods, called from any thread.
 
-    They raise `DatabaseError`. `wait` lets a consumer sleep until work may exist. A transaction that the engine undid
-    for the sake of others is repeated.
+    They raise `DatabaseError`. A transaction that the engine undid for the sake of others is repeated.
     """
 
     def __init__(
@@ -78,21 +77,19 @@ class InvocationQueue(UnfinishedCounts):
         is set. ``jitter`` gives numbers between 0 and 1 for back-off. ``trace_days``: for how long logs and metrics
         are kept.
         """
-        super().__init__()
         self._tables = tables
         if now is None:
             now, steady = tables.now, steady or tables.steady
         self._now = now
+        self.arrivals = Arrivals()
+        """Lets a consumer sleep until work may exist."""
+        self.counts = QueueCounts(tables, now)
         self._traces = Traces()
         self._claims = Claims()
         self._janitor = Janitor(tables, now, steady, jitter, trace_days)
         self._janitor.follow_clock_of_last_time()
         self._count()
-        tables.follow(self.wake, self._count)
-
-    def now(self) -> datetime:
-        """Return the present moment by the clock that all workers share."""
-        return self._now()
+        tables.follow(self.arrivals.wake, self._count)
 
     def close(self) -> None:
         """Close the tables; the queue is not used afterwards. What this process was running is for others."""
@@ -164,7 +161,7 @@ class InvocationQueue(UnfinishedCounts):
         turns, and so do the functions of each, with the oldest first. An invocation with an order key is passed over
         as long as an earlier one of its function and key is not finished.
         """
-        self._begin_claim()
+        self.arrivals.look()
         now = self._moment()
         token = self._tables.new_token()
         shares = Shares(frozenset(exclude_functions), frozenset(exclude_projects), allowance)
@@ -283,7 +280,8 @@ class InvocationQueue(UnfinishedCounts):
         self._moment()
         released = self._tables.release(to_micros(self._now()), own=False)
         sweep = self._janitor.sweep()
-        self._note(arrivals=released + sweep.reset)
+        if released + sweep.reset:
+            self.arrivals.wake()
         return sweep
 
     def release_all(self) -> int:
@@ -294,7 +292,8 @@ class InvocationQueue(UnfinishedCounts):
         were released.
         """
         released = self._tables.release(to_micros(self._now()), own=True)
-        self._note(arrivals=released)
+        if released:
+            self.arrivals.wake()
         return released
 
     # -- what runs leave behind ---------------------------------------------------------------------
@@ -311,50 +310,19 @@ class InvocationQueue(UnfinishedCounts):
         with self._changing() as (rows, _):
             self._traces.write(rows, (), metrics, ())
 
-    # -- watching -----------------------------------------------------------------------------------
-
-    def next_due(self, *, apart_from: Collection[str] = ()) -> datetime | None:
-        """Return the time when the next available invocation is due, ``apart_from`` those of some functions.
-
-        None when there is none.
-        """
-        first = self._tables.first_scheduled(apart_from)
-        return None if first is None else from_micros(first)
-
-    def due(
-        self,
-        until: datetime,
-        *,
-        most: int,
-        most_of_project: int | None = None,
-        apart_from: Collection[str] = (),
-    ) -> int:
-        """Return the number of available invocations due at a time, ``apart_from`` those of some functions.
-
-        Counted up to ``most``, which is what it costs, and of one project (in each queue and priority) up to
-        ``most_of_project``.
-        """
-        return self._tables.count_due(to_micros(until), apart_from, most, most_of_project or most)
-
-    def stats(self) -> QueueStats:
-        """Return counts, and since when the oldest due invocation waits."""
-        first = self.next_due()
-        is_due = first is not None and first <= self._now()
-        running = self._tables.count_running()
-        waiting = max(0, self.backlog() - running)
-        return QueueStats(waiting, running, first if is_due else None, self._tables.count_dead())
-
     # -- plumbing -----------------------------------------------------------------------------------
 
     def _count(self) -> None:
         """Count the invocations of each function again, while this process changes none."""
         with self._tables.turn():
-            self._recount(self._tables.count_unfinished())
+            has_grown = self.counts.replace(self._tables.count_unfinished())
+        if has_grown:  # somebody enqueued, and nothing told of it
+            self.arrivals.wake()
 
     def _moment(self) -> int:
         """Return the time in microseconds of Unix time, and notice when the clock was set."""
-        if self._janitor.clock_was_set():
-            self._note(arrivals=self._janitor.follow_clock())
+        if self._janitor.clock_was_set() and self._janitor.follow_clock():
+            self.arrivals.wake()
         return to_micros(self._now())
 
     @contextmanager
@@ -364,7 +332,9 @@ class InvocationQueue(UnfinishedCounts):
         with self._tables.turn():
             with self._tables.transaction(durable=durable) as rows:
                 yield rows, changes
-            self._note(arrivals=changes.arrivals, added=changes.added, over=changes.over)
+            self.counts.note(changes.added, changes.over)
+            if changes.arrivals:
+                self.arrivals.wake()
 
 
 def _insert(rows: QueueRows, invocations: Sequence[NewInvocation], now: int) -> Counts[str]:
