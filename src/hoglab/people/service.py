@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from hoglab.people.person_states import load_persons
 from hoglab.people.reading import PersonView, group_properties, person_for
 from hoglab.storage.database import DatabaseConflictError, Rebuildable
 from hoglab.storage.event_store import PersonOverride
+from hoglab.storage.versioned_cache import VersionedCache
 
 if TYPE_CHECKING:
     from hoglab.storage.database import Database, Transaction
@@ -86,8 +86,7 @@ class PersonService:
         self._now = now
         self.known = PersonCache()
         """The cache of persons; every change that is made here is reported to it."""
-        self._group_types: dict[int, tuple[int, dict[str, int]]] = {}
-        self._lock = threading.Lock()
+        self._group_types: VersionedCache[dict[str, int]] = VersionedCache(database, ["group_types"])
 
     # --- what events do
 
@@ -260,14 +259,12 @@ class PersonService:
 
     def group_types(self, project_id: int) -> Mapping[str, int]:
         """Return the group types of a project and their indexes. They are kept in memory until the version changes."""
-        version = self._database.changes.version("group_types", project_id)
-        known = self._group_types.get(project_id)
-        if known is None or known[0] != version:
+
+        def load(*_: object) -> dict[str, int]:
             with self._database.read() as connection:
-                known = (version, store.load_group_types(connection, project_id))
-            with self._lock:
-                self._group_types[project_id] = known
-        return known[1]
+                return store.load_group_types(connection, project_id)
+
+        return self._group_types.get(project_id, load)
 
 
 def _names(events: Sequence[PersonEvent]) -> set[str]:

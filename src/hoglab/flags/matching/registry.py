@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -21,27 +20,29 @@ from hoglab.http.errors import unavailable
 from hoglab.http.fields.dates import utc_now
 from hoglab.people.cohorts import definitions
 from hoglab.people.reading import list_group_types
+from hoglab.storage.versioned_cache import VersionedCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime, tzinfo
 
     from hoglab.http.identity import Project
-    from hoglab.storage.database import Database
+    from hoglab.storage.database import Database, Topic
+    from hoglab.storage.versioned_cache import Kept
 
 _log = structlog.get_logger(__name__)
 
 RETRY_S = 1
 """Value of ``Retry-After`` while flags cannot be read."""
 
-Versions = tuple[int, int, int, int, str]
+TOPICS: tuple[Topic, ...] = ("flags", "cohorts", "experiments", "group_types")
+"""Topics that compiled flags depend on; besides, they depend on the time zone of their project."""
 
 
 @dataclass(frozen=True)
 class LoadedProject:
     """One state of a project's flags: rows for lists, compiled flags for matching."""
 
-    versions: Versions
     rows: tuple[FlagRow, ...]
     linked: Mapping[int, list[LinkedExperiment]]
     flags: ProjectFlags
@@ -66,15 +67,13 @@ class FlagRegistry:
         self._database = database
         self._experiments = experiments
         self._now = now
-        self._loaded: dict[int, LoadedProject] = {}
-        self._locks: dict[int, threading.Lock] = {}
-        self._lock = threading.Lock()
+        self._loaded: VersionedCache[LoadedProject] = VersionedCache(database, TOPICS)
         self._unreadable: set[int] = set()
 
     def current(self, project: Project) -> LoadedProject | None:
         """Return the flags in memory when they are up to date; cheap enough for every request."""
-        loaded = self._loaded.get(project.id)
-        return loaded if loaded is not None and loaded.versions == self._versions(project) else None
+        loaded = self._loaded.current(project.id, project.timezone)
+        return None if loaded is None else loaded.value
 
     async def get(self, project: Project, executor: Executor) -> LoadedProject:
         """Return the up-to-date flags; if they must be read, a thread of ``executor`` does so."""
@@ -88,25 +87,17 @@ class FlagRegistry:
 
         Raises 503 when they cannot be read and never were.
         """
-        with self._lock:
-            lock = self._locks.setdefault(project.id, threading.Lock())
-        with lock:
-            loaded = self.current(project)
-            if loaded is None:
-                loaded = self._loaded[project.id] = self._read_or_keep(project)
-        return loaded
-
-    def _read_or_keep(self, project: Project) -> LoadedProject:
-        """Return the flags as they are now, or, while they cannot be read, as they were: old flags beat none."""
         try:
-            loaded = self._read(project)
+            loaded = self._loaded.get(
+                project.id, lambda _, before: self._read(project, before), project.timezone
+            )
         except Exception as error:
             _log.exception("flags_unreadable", project_id=project.id)
             self._unreadable.add(project.id)
-            known = self._loaded.get(project.id)
+            known = self._loaded.last(project.id)
             if known is None:
                 raise unavailable("Feature flags cannot be read at present.", RETRY_S) from error
-            return known
+            return known.value  # old flags beat none
         self._unreadable.discard(project.id)
         return loaded
 
@@ -114,7 +105,7 @@ class FlagRegistry:
         """Return what does not work of the flags that were asked for, in words for the operator."""
         broken = sum(
             flag.active and flag.broken is not None
-            for loaded in list(self._loaded.values())
+            for loaded in self._loaded.values()
             for flag in loaded.flags.flags.values()
         )
         texts = []
@@ -124,19 +115,7 @@ class FlagRegistry:
             texts.append(f"{broken} active flags cannot be evaluated: answers and their pages say why")
         return texts
 
-    def _versions(self, project: Project) -> Versions:
-        version = self._database.changes.version
-        number = project.id
-        return (
-            version("flags", number),
-            version("cohorts", number),
-            version("experiments", number),
-            version("group_types", number),
-            project.timezone,
-        )
-
-    def _read(self, project: Project) -> LoadedProject:
-        versions = self._versions(project)  # first, so that a change while reading is noticed
+    def _read(self, project: Project, before: Kept[LoadedProject] | None) -> LoadedProject:
         with self._database.read() as connection:
             rows = tuple(store.flag_rows(connection, project.id))
             cohorts = definitions(connection, project.id)
@@ -148,10 +127,9 @@ class FlagRegistry:
             {row.group_type_index: row.group_type for row in types},
             EvaluationContext(self._now, zone_of(project.timezone)),
         )
-        before = self._loaded.get(project.id)
-        flags = ProjectFlags(data, before.flags if before is not None else None)
+        flags = ProjectFlags(data, before.value.flags if before is not None else None)
         _log.debug("flags_loaded", project_id=project.id, flags=len(rows))
-        return LoadedProject(versions, rows, linked, flags, {})
+        return LoadedProject(rows, linked, flags, {})
 
 
 def flag_source(row: FlagRow, linked: Sequence[LinkedExperiment]) -> FlagSource:

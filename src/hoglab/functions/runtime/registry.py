@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -17,14 +17,15 @@ from hoglab.functions.secrets import SecretsError
 from hoglab.functions.site import SITE_TYPES
 from hoglab.hog import EXPRESSION_LIMITS, HogSourceError, Limits
 from hoglab.storage.database import DatabaseError, DatabaseUnreadableError
+from hoglab.storage.versioned_cache import VersionedCache
 
 if TYPE_CHECKING:
     from hoglab.functions.environments import GeoIpLookup
     from hoglab.functions.secrets import SecretBox
     from hoglab.functions.store import Row
     from hoglab.http.identity import Project
-    from hoglab.storage.database import Database
-    from hoglab.storage.database.changes import Topic
+    from hoglab.storage.database import Database, State, Topic
+    from hoglab.storage.versioned_cache import Kept
 
 TOPICS: tuple[Topic, ...] = ("functions", "actions", "project", "cohorts")
 """Topics that a compiled function depends on."""
@@ -67,9 +68,8 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """Loaded functions of a project. ``versions`` are the versions of `TOPICS` when they were read."""
+    """Loaded functions of a project."""
 
-    versions: tuple[int, ...]
     functions: ProjectFunctions | None
     context: FilterContext | None = None
     entries: Mapping[str, _Entry] = field(default_factory=dict)
@@ -94,27 +94,17 @@ class FunctionRegistry:
         self._database = database
         self._box = box
         self._geoip = geoip
-        self._loaded: dict[int, _Loaded] = {}
+        self._loaded: VersionedCache[_Loaded] = VersionedCache(database, TOPICS)
         self._projects: dict[
             str, int
         ] = {}  # for functions that were requested by id; a function never moves to another project
-        self._lock = threading.Lock()
 
     def for_project(self, project_id: int) -> ProjectFunctions | None:
         """Return the enabled functions of a project, None when there is no such project.
 
         A change that was committed before the call is seen. Cheap while nothing changes. Raises `DatabaseError`.
         """
-        versions = self._versions(project_id)
-        known = self._loaded.get(project_id)
-        if known is not None and known.versions == versions:
-            return known.functions
-        with self._lock:
-            versions = self._versions(project_id)
-            known = self._loaded.get(project_id)
-            if known is None or known.versions != versions:
-                known = self._loaded[project_id] = self._load(project_id, versions, known)
-        return known.functions
+        return self._loaded.get(project_id, partial(self._load, project_id)).functions
 
     def known_project(self, function_id: str) -> int | None:
         """Return the project of a function that was found before.
@@ -143,14 +133,10 @@ class FunctionRegistry:
 
     def unusable(self) -> int:
         """Return the number of enabled functions that could not be loaded, in the projects that were requested."""
-        loaded = [known.functions for known in list(self._loaded.values())]
+        loaded = [known.functions for known in self._loaded.values()]
         return sum(len(functions.unusable) for functions in loaded if functions is not None)
 
-    def _versions(self, project_id: int) -> tuple[int, ...]:
-        version = self._database.changes.version
-        return tuple(version(topic, project_id) for topic in TOPICS)
-
-    def _load(self, project_id: int, versions: tuple[int, ...], before: _Loaded | None) -> _Loaded:
+    def _load(self, project_id: int, versions: State, before: Kept[_Loaded] | None) -> _Loaded:
         """Return the present functions of a project.
 
         Raises `DatabaseError` for every failure: no event is to blame for it.
@@ -165,12 +151,13 @@ class FunctionRegistry:
                 f"the functions of project {project_id} cannot be loaded ({type(error).__name__}: {error})"
             ) from error
 
-    def _read(self, project_id: int, versions: tuple[int, ...], before: _Loaded | None) -> _Loaded:
+    def _read(self, project_id: int, versions: State, kept: Kept[_Loaded] | None) -> _Loaded:
         """Read the functions of a project.
 
         If only some functions changed, the others are taken over from the previous state.
         """
-        changed = self._changed_since(project_id, before, versions)
+        changed = self._changed_since(project_id, kept, versions)
+        before = None if kept is None else kept.value
         with self._database.read() as connection:
             if before is not None and before.functions is not None and changed is not None:
                 project, context = before.functions.project, before.context
@@ -180,7 +167,7 @@ class FunctionRegistry:
                 projects = {project.id: project for project in accounts.projects(connection)}
                 current_project = projects.get(project_id)
                 if current_project is None:
-                    return _Loaded(versions, None)
+                    return _Loaded(None)
                 project, context = current_project, store.filter_context(connection, current_project)
                 rows = store.runnable(connection, project_id)
         known = {} if before is None or before.context != context else before.entries
@@ -194,19 +181,20 @@ class FunctionRegistry:
             if row["enabled"] and not row["deleted"] and row["type"] not in SITE_TYPES:
                 entries[row["id"]] = self._entry(row, context, known.get(row["id"]))
         functions = _in_order(project, entries, None if before is None else before.functions)
-        return _Loaded(versions, functions, context, entries)
+        return _Loaded(functions, context, entries)
 
     def _changed_since(
-        self, project_id: int, before: _Loaded | None, versions: tuple[int, ...]
+        self, project_id: int, before: Kept[_Loaded] | None, versions: State
     ) -> frozenset[str] | None:
         """Return the ids of the functions that changed or could not be loaded, if nothing else changed.
 
         None when anything may have changed.
         """
-        if before is None or before.versions[1:] != versions[1:]:
+        if before is None or before.state[1:] != versions[1:]:
             return None
-        changed = self._database.changes.items_between(TOPICS[0], project_id, before.versions[0], versions[0])
-        return None if changed is None or before.functions is None else changed | before.functions.unusable
+        changed = self._database.changes.items_between(TOPICS[0], project_id, before.state[0], versions[0])
+        functions = before.value.functions
+        return None if changed is None or functions is None else changed | functions.unusable
 
     def _entry(self, row: Row, context: FilterContext, known: _Entry | None) -> _Entry:
         """Return a function's entry; an unchanged function is not compiled again."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from hoglab.functions.errors import InvalidFunctionError
 from hoglab.functions.site.artefact import SiteMapping, compile_site_function, transpile_value
 from hoglab.functions.site.source import SiteSourceError, javascript_of
 from hoglab.hog import HogCompileError, HogSourceError, Input, compile_expression
+from hoglab.storage.versioned_cache import VersionedCache
 
 if TYPE_CHECKING:
     from hoglab.filters.hog import FilterContext
@@ -134,16 +134,14 @@ class SiteFunctions:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: dict[int, tuple[int, tuple[SiteFunction, ...]]] = {}
-        self._lock = threading.Lock()
+        self._known: VersionedCache[tuple[SiteFunction, ...]] = VersionedCache(database, ["functions"])
 
     def __call__(self, project_id: int) -> tuple[SiteFunction, ...]:
         """Return the functions of a project, oldest first."""
-        version = self._database.changes.version("functions", project_id)
-        known = self._known.get(project_id)
-        if known is None or known[0] != version:
-            with self._lock, self._database.read() as connection:
+
+        def load(*_: object) -> tuple[SiteFunction, ...]:
+            with self._database.read() as connection:
                 rows = store.site_functions(connection, project_id, sorted(SITE_TYPES))
-                known = (version, tuple(SiteFunction(row["id"], row["transpiled"]) for row in rows))
-                self._known[project_id] = known
-        return known[1]
+                return tuple(SiteFunction(row["id"], row["transpiled"]) for row in rows)
+
+        return self._known.get(project_id, load)
