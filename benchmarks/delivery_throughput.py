@@ -86,8 +86,8 @@ class House:
         project = accounts.project(1)
         assert project is not None
         self.project = project
-        self.queue = InvocationQueue(EmbeddedQueueTables(folder / "queue.db"))
         self.queue_database = Database.open(folder / "queue.db", tables.queue_metadata)
+        self.queue = InvocationQueue(EmbeddedQueueTables(folder / "queue.db"))
         box = SecretBox([Fernet.generate_key().decode()])
         stores = stores_of(self.queue, self.queue_database)
         config = DeliveryConfig("http://localhost:8000", guard=AddressGuard.create(["127.0.0.0/8"]))

@@ -21,6 +21,7 @@ from uuid import uuid4
 
 from tests.embedded import EmbeddedQueueTables
 
+from hoglab.storage.database import Database, tables
 from hoglab.storage.invocations import (
     AppMetric,
     ConsumerPosition,
@@ -77,6 +78,7 @@ def reference(path: Path, total: int) -> Rates:
 
 
 def queue(path: Path, total: int, *, traces: bool, workers: int = 1) -> Rates:
+    Database.open(path, tables.queue_metadata).dispose()
     invocations = InvocationQueue(EmbeddedQueueTables(path))
     now = datetime.now(UTC)
 

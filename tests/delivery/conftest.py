@@ -166,8 +166,8 @@ class House:
 
     def open(self) -> None:
         self.database = Database.open(self.folder / "hoglab.db")
-        self.queue = InvocationQueue(EmbeddedQueueTables(self.folder / "queue.db"))
         self.queue_database = Database.open(self.folder / "queue.db", tables.queue_metadata)
+        self.queue = InvocationQueue(EmbeddedQueueTables(self.folder / "queue.db"))
         self.accounts = AccountService(self.database)
         self.people = PersonService(self.database)
         self.box = SecretBox([self.key])

@@ -60,6 +60,7 @@ class SqliteEngine:
         return SqliteEventLog(self.path, limits=LogLimits(**limits))
 
     def queue(self, **options: Any) -> InvocationQueue:
+        self.database.check()  # it is opened first, which makes the tables
         return InvocationQueue(SqliteQueueTables(self.path), **options)
 
     @contextmanager

@@ -67,6 +67,7 @@ for thread in threads:
 
 def test_killed_ten_times_it_loses_nothing_and_finishes_once(tmp_path: Path) -> None:
     path = tmp_path / "queue.db"
+    Database.open(path, tables.queue_metadata).dispose()
     chance = random.Random(3)
     finished: list[str] = []
     enqueued = 0

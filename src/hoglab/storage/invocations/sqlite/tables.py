@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from hoglab.storage.database import Database, Rebuildable, tables
+from hoglab.storage.database import Rebuildable, tables
 from hoglab.storage.database.errors import explained
 from hoglab.storage.database.locks import write_lock
 from hoglab.storage.database.sqlite import connect
@@ -42,8 +42,7 @@ class SqliteQueueTables:
     """See `QueueTables`. Transactions of all threads take turns; reads go on meanwhile."""
 
     def __init__(self, path: Path) -> None:
-        """Open the tables in a file, creating it when it is missing. Raises the errors of `Database.open`."""
-        Database.open(path, tables.queue_metadata).dispose()  # brings the schema up to date
+        """Open the tables in a file, which `Database.open` has brought up to date. Raises `DatabaseError`."""
         self._name = str(path)
         self._writers = write_lock(path)
         self._durable = connect(path, tables.queue_metadata)
