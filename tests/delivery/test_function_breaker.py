@@ -13,7 +13,7 @@ from tests.delivery.conftest import House, Receiver, stored
 from hoglab.delivery.limits.function_breaker import BreakerWatch, FunctionBreakers, cost_of
 from hoglab.delivery.runs.state import Timing
 from hoglab.storage.database import Database, tables
-from hoglab.storage.invocations.sql.breakers import SqlBreakerStates
+from hoglab.storage.invocations.sql.breakers import BreakerStates
 
 
 class Clock:
@@ -45,7 +45,7 @@ def untold(_function_id: str, _before: int, _after: int) -> None:
 
 @pytest.fixture
 def breakers(database: Database, clock: Clock) -> FunctionBreakers:
-    return FunctionBreakers(SqlBreakerStates(database), untold, clock)
+    return FunctionBreakers(BreakerStates(database), untold, clock)
 
 
 @rule("F12.2")
@@ -157,7 +157,7 @@ def test_forced_states_are_sticky(breakers: FunctionBreakers, clock: Clock) -> N
 
 
 def test_automatic_disabling_can_be_turned_off(database: Database, clock: Clock) -> None:
-    breakers = FunctionBreakers(SqlBreakerStates(database), untold, clock, auto_disable=False)
+    breakers = FunctionBreakers(BreakerStates(database), untold, clock, auto_disable=False)
     breakers.observe({"f": 20_000})
     assert breakers.statuses(["f"]) == {"f": {"state": 2, "tokens": -1}}
 
@@ -165,7 +165,7 @@ def test_automatic_disabling_can_be_turned_off(database: Database, clock: Clock)
 def test_states_survive_a_restart(breakers: FunctionBreakers, database: Database, clock: Clock) -> None:
     breakers.observe({"f": 3_000, "g": 10})
     breakers.save()
-    again = FunctionBreakers(SqlBreakerStates(database), untold, clock)
+    again = FunctionBreakers(BreakerStates(database), untold, clock)
     assert again.statuses(["f", "g", "h"]) == {
         "f": {"state": 2, "tokens": 7_000},
         "g": {"state": 1, "tokens": 9_990},
@@ -207,7 +207,7 @@ def test_processes_that_share_breakers_add_up_what_functions_cost(database: Data
     """None of them alone would have slowed the function down; all know what any of them found."""
     told: list[tuple[str, int, int]] = []
     processes = [
-        FunctionBreakers(SqlBreakerStates(database), lambda *move: told.append(move), clock) for _ in range(3)
+        FunctionBreakers(BreakerStates(database), lambda *move: told.append(move), clock) for _ in range(3)
     ]
     for one in processes:
         one.observe({"f": 900})
@@ -233,7 +233,7 @@ def test_processes_that_share_breakers_add_up_what_functions_cost(database: Data
 
 
 def test_parts_of_tokens_are_kept_however_often_they_are_stored(database: Database, clock: Clock) -> None:
-    breakers = FunctionBreakers(SqlBreakerStates(database), untold, clock)
+    breakers = FunctionBreakers(BreakerStates(database), untold, clock)
     breakers.observe({"f": 1_000})
     for _ in range(150):
         clock.tick(0.15)

@@ -24,7 +24,7 @@ from tests.waiting import PATIENCE_S
 
 from hoglab.storage.database import Database
 from hoglab.storage.invocations import InvocationBatch, MaskingCount, MaskingMovedError
-from hoglab.storage.invocations.sql.sharing import SharedRateLimits
+from hoglab.storage.invocations.sql.sharing import RateLimits
 
 __all__ = ["address", "databases", "engine", "prepared"]
 
@@ -244,13 +244,13 @@ def test_the_pace_of_a_function_is_kept_in_every_stretch_of_time(databases: list
     history = History()
 
     def work(database: Database) -> None:
-        limits = SharedRateLimits(database)
+        limits = RateLimits(database)
         for _ in range(25):
             history.note("take", lambda: limits.take("f", 3, per_s=per_s, size=size).number)
 
     at_once(*(partial(work, database) for database in databases))
     taken = history.operations
-    limits, deadline = SharedRateLimits(databases[0]), time.monotonic() + PATIENCE_S
+    limits, deadline = RateLimits(databases[0]), time.monotonic() + PATIENCE_S
     while sum(each.answer for each in taken) <= size:  # more are let through by and by
         assert time.monotonic() < deadline
         history.note("take", lambda: limits.take("f", 3, per_s=per_s, size=size).number)

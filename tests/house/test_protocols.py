@@ -12,7 +12,7 @@ from tests.house.sources import ROOT, modules
 
 from hoglab.storage.invocations import InvocationQueue
 
-MOST = 64
+MOST = 56
 """Protocols of the whole program. The number may only shrink."""
 QUEUE_VERBS = 14
 """Public methods of the invocation queue. The number may only shrink."""

@@ -24,7 +24,7 @@ from hoglab.people.erasing import ErasedFrom, PersonErasing
 from hoglab.people.routes import groups_router, persons_router
 from hoglab.storage.database.tables import person, person_distinct_id
 from hoglab.storage.event_store import ErasableStore
-from hoglab.storage.invocations.sql.erasing import SqlRunErasing
+from hoglab.storage.invocations.sql.erasing import RunErasing
 from hoglab.storage.job_leases import JobLeases
 
 KEY = {"Authorization": "Bearer phx_" + "k" * 43}
@@ -95,7 +95,7 @@ def client(house: Any) -> Iterator[ApiClient]:
         house.log,
         lambda: house.ingestion.position,
         ErasedFrom(
-            SqlRunErasing(house.queue),
+            RunErasing(house.queue),
             without_persons,
             ErasableStore(house.store, [house.store]),
             house.people.known,

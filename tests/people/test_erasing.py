@@ -28,7 +28,7 @@ from hoglab.storage.database.tables import (
 from hoglab.storage.database.types import to_micros
 from hoglab.storage.event_log import ReadToken
 from hoglab.storage.event_store import ErasableEvents, ErasableStore
-from hoglab.storage.invocations.sql.erasing import SqlRunErasing
+from hoglab.storage.invocations.sql.erasing import RunErasing
 from hoglab.storage.job_leases import JobLeases
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -87,7 +87,7 @@ def erasing(database: Database, queue: Database, log: NoLog) -> PersonErasing:
         log,
         lambda: 7,
         ErasedFrom(
-            SqlRunErasing(queue),
+            RunErasing(queue),
             without_persons,
             ErasableStore(OneEvent()),
             PersonService(database).known,

@@ -15,7 +15,7 @@ from hoglab.delivery.limits.rate_limit import RateLimiter
 from hoglab.storage.database import Database, tables
 from hoglab.storage.database.tables import destination_outage, function_pace
 from hoglab.storage.engines import upgrade_databases
-from hoglab.storage.invocations.sql.sharing import OUTAGE_TOLD_FOR_S, SharedOutages, SharedRateLimits
+from hoglab.storage.invocations.sql.sharing import OUTAGE_TOLD_FOR_S, Outages, RateLimits
 
 
 def _fill(url: str) -> None:
@@ -36,7 +36,7 @@ def databases(postgres: PostgresServer) -> Iterator[list[Database]]:
 def test_processes_together_keep_to_the_pace_of_a_function(databases: list[Database]) -> None:
     """As many starts as one bucket lets through, however many processes take them at once."""
     per_s, runs_s = 40.0, 1.5
-    limiters = [RateLimiter(lambda _function: per_s, shared=SharedRateLimits(each)) for each in databases]
+    limiters = [RateLimiter(lambda _function: per_s, shared=RateLimits(each)) for each in databases]
     begun, started = [0] * len(limiters), time.monotonic()
 
     def claim(place: int) -> None:
@@ -60,9 +60,7 @@ def test_processes_together_keep_to_the_pace_of_a_function(databases: list[Datab
 
 
 def test_tokens_that_no_run_began_with_go_back(databases: list[Database]) -> None:
-    one, other = (
-        RateLimiter(lambda _function: 0.001, shared=SharedRateLimits(each)) for each in databases[:2]
-    )
+    one, other = (RateLimiter(lambda _function: 0.001, shared=RateLimits(each)) for each in databases[:2])
     for limiter in (one, other):
         assert limiter.allowance("f", 3) == 0, "nothing is known of it"
         limiter.look_up()
@@ -87,8 +85,8 @@ def open_breakers() -> DestinationBreakers:
 
 def test_a_process_that_runs_nothing_knows_whose_destination_is_away(databases: list[Database]) -> None:
     failing, core = open_breakers(), DestinationBreakers()
-    tells = OutageWatch(failing, SharedOutages(databases[0]))
-    learns = OutageWatch(core, SharedOutages(databases[1]))
+    tells = OutageWatch(failing, Outages(databases[0]))
+    learns = OutageWatch(core, Outages(databases[1]))
     learns.round()
     assert not core.is_open("f")
     tells.round()
@@ -103,8 +101,8 @@ def test_a_process_that_runs_nothing_knows_whose_destination_is_away(databases: 
 
 
 def test_what_a_dead_process_told_is_forgotten(databases: list[Database]) -> None:
-    OutageWatch(open_breakers(), SharedOutages(databases[0])).round()
+    OutageWatch(open_breakers(), Outages(databases[0])).round()
     with databases[1].write() as tx:
         earlier = destination_outage.c.seen_at - int(OUTAGE_TOLD_FOR_S * 1e6)
         tx.execute(sa.update(destination_outage).values(seen_at=earlier))
-    assert SharedOutages(databases[1]).told() == frozenset()
+    assert Outages(databases[1]).told() == frozenset()

@@ -1,4 +1,4 @@
-"""Runs of hog functions, and what they leave behind, each behind a protocol with one job.
+"""Runs of hog functions, and what they leave behind, each in a store with one job.
 
 The queue writes in its transactions what belongs to a change: logs, metrics, results, dead letters, and the place that
 a job has reached. The other stores read that, and write what stands alone.
@@ -6,16 +6,13 @@ a job has reached. The other stores read that, and write what stands alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hoglab.storage.invocations.counts import Arrivals, QueueCounts
 from hoglab.storage.invocations.dead_letters import (
     DeadLetter,
-    DeadLetters,
     DeadLetterSelection,
     StoredDeadLetter,
 )
-from hoglab.storage.invocations.erasing import ErasedPersons, RunErasing
+from hoglab.storage.invocations.erasing import ErasedPersons
 from hoglab.storage.invocations.invocation import (
     Allowance,
     ClaimedInvocation,
@@ -29,8 +26,8 @@ from hoglab.storage.invocations.invocation import (
     QueueStats,
     Sweep,
 )
-from hoglab.storage.invocations.jobs import JobKind, JobOverError, JobRunsError, Jobs, JobStep, ReplayJob
-from hoglab.storage.invocations.limits import BreakerState, BreakerStates, Granted, Outages, RateLimits
+from hoglab.storage.invocations.jobs import JobKind, JobOverError, JobRunsError, JobStep, ReplayJob
+from hoglab.storage.invocations.limits import BreakerState, Granted
 from hoglab.storage.invocations.queue import InvocationQueue
 from hoglab.storage.invocations.runs import (
     AppMetric,
@@ -42,9 +39,14 @@ from hoglab.storage.invocations.runs import (
     LogQuery,
     ResultSelection,
     ResultStatus,
-    RunStore,
-    RunWriter,
 )
+from hoglab.storage.invocations.sql import InvocationStores
+from hoglab.storage.invocations.sql.breakers import BreakerStates
+from hoglab.storage.invocations.sql.dead_letters import DeadLetters
+from hoglab.storage.invocations.sql.erasing import RunErasing
+from hoglab.storage.invocations.sql.jobs import Jobs
+from hoglab.storage.invocations.sql.runs import RunStore
+from hoglab.storage.invocations.sql.sharing import Outages, RateLimits
 
 __all__ = [
     "Allowance",
@@ -87,24 +89,6 @@ __all__ = [
     "ResultStatus",
     "RunErasing",
     "RunStore",
-    "RunWriter",
     "StoredDeadLetter",
     "Sweep",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class InvocationStores:
-    """Everything that delivery keeps.
-
-    ``rate_limits`` and ``outages``: where several processes run functions; else None, and they are in memory.
-    """
-
-    queue: InvocationQueue
-    runs: RunStore
-    dead_letters: DeadLetters
-    jobs: Jobs
-    breakers: BreakerStates
-    erasing: RunErasing
-    rate_limits: RateLimits | None = None
-    outages: Outages | None = None

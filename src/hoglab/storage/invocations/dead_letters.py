@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,32 +52,3 @@ class DeadLetterSelection:
     reason_part: str | None = None
     since: datetime | None = None
     until: datetime | None = None
-
-
-class DeadLetters(Protocol):
-    """Store of dead letters. Blocking methods, called from any thread; they raise `DatabaseError`.
-
-    The queue adds them, and forgets those that were tried again (`InvocationQueue.enqueue`).
-    """
-
-    def known(self, ids: Sequence[str]) -> frozenset[str]:
-        """Return the stored dead letters among some ids."""
-        ...
-
-    def page(
-        self, project_id: int, wanted: DeadLetterSelection, limit: int, offset: int
-    ) -> tuple[list[StoredDeadLetter], int]:
-        """Return dead letters, those that failed last first, and how many match."""
-        ...
-
-    def oldest(self, project_id: int, wanted: DeadLetterSelection, limit: int) -> list[str]:
-        """Return the ids of those whose failure is longest ago."""
-        ...
-
-    def read(self, ids: Sequence[str]) -> list[StoredDeadLetter]:
-        """Return the stored dead letters among some ids."""
-        ...
-
-    def discard(self, project_id: int, wanted: DeadLetterSelection) -> int:
-        """Delete dead letters, and return how many."""
-        ...

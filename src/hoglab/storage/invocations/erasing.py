@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Set
@@ -28,19 +28,3 @@ class ErasedPersons:
     event_ids: Set[str]
     log_offset: int
     requested_at: datetime
-
-
-class RunErasing(Protocol):
-    """Erasing from everything that delivery keeps. Blocking methods of one thread; they raise `DatabaseError`."""
-
-    def erase(self, persons: ErasedPersons, leave_out: LeaveOut) -> bool:
-        """Take persons out of invocations that wait, results, log lines and dead letters.
-
-        Invocations that have others in them stay for those. Whether no invocation of theirs is at work: one that is
-        will leave more, and this is to be called again. So it is after an error.
-        """
-        ...
-
-    def purge(self) -> None:
-        """Remove the bytes of what was erased from the files. Raises `DatabaseBusyError`: to be called again."""
-        ...

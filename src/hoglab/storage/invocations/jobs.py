@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,31 +76,3 @@ class JobOverError(Exception):
 
 class JobRunsError(Exception):
     """The function has one of the kind that is not over."""
-
-
-class Jobs(Protocol):
-    """The jobs of all functions. Blocking methods, called from any thread; they raise `DatabaseError`."""
-
-    def begin(self, job: ReplayJob, *, alone: bool) -> None:
-        """Store a new job. ``alone``: only if the function has none of its kind that runs. Raises `JobRunsError`."""
-        ...
-
-    def get(self, kind: JobKind, project_id: int, function_id: str, job_id: str) -> ReplayJob | None: ...
-
-    def page(
-        self, kind: JobKind, project_id: int, function_id: str, limit: int, offset: int
-    ) -> tuple[list[ReplayJob], int]:
-        """Return the jobs of a function, newest first, and how many there are."""
-        ...
-
-    def running(self) -> list[ReplayJob]:
-        """Return the unfinished jobs of all kinds, oldest first."""
-        ...
-
-    def advance(self, step: JobStep, queued: int) -> None:
-        """Record progress of a job that enqueues nothing with it (else the queue records it). Raises `JobOverError`."""
-        ...
-
-    def finish(self, job_id: str, status: str, at: datetime, error: str | None = None) -> bool:
-        """Record that a job is over, and return whether it was not before."""
-        ...

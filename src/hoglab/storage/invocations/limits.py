@@ -7,10 +7,9 @@ functions agree.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
 
@@ -25,48 +24,8 @@ class BreakerState:
     locked_until: datetime | None = None
 
 
-class BreakerStates(Protocol):
-    """Store of circuit breakers' states. Blocking methods, called from any thread; they raise `DatabaseError`."""
-
-    def read(self) -> list[BreakerState]:
-        """Return the circuit breakers of all functions that have one."""
-        ...
-
-    def change(
-        self,
-        function_ids: Collection[str],
-        decide: Callable[[Mapping[str, BreakerState]], Sequence[BreakerState]],
-    ) -> None:
-        """Replace the states of functions with what ``decide`` returns for them; nobody changes them meanwhile."""
-        ...
-
-
 class Granted(NamedTuple):
     """``number``: how many runs may begin; ``wait_s``: how long until there may be another one."""
 
     number: int
     wait_s: float
-
-
-class RateLimits(Protocol):
-    """The token buckets of functions that limit how often they run. Blocking methods; they raise `DatabaseError`."""
-
-    def take(self, function_id: str, wanted: int, *, per_s: float, size: float) -> Granted:
-        """Take up to ``wanted`` whole tokens of a bucket that holds ``size`` at most and one at first."""
-        ...
-
-    def give_back(self, function_id: str, number: int) -> None:
-        """Put tokens back that were taken and not needed."""
-        ...
-
-
-class Outages(Protocol):
-    """The functions whose destination some process found away. Blocking methods; they raise `DatabaseError`."""
-
-    def tell(self, function_ids: Collection[str]) -> None:
-        """Replace what this process reported before; a report that is not repeated is forgotten."""
-        ...
-
-    def told(self) -> frozenset[str]:
-        """Return the outages that all processes reported."""
-        ...

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection
 
 
 class LogEntry(Struct, frozen=True):
@@ -136,75 +136,3 @@ class ResultSelection:
     invocation_ids: Collection[str] | None = None
     since: datetime | None = None
     until: datetime | None = None
-
-
-class RunWriter(Protocol):
-    """Writer of log lines and metrics outside of any turn. From any thread."""
-
-    def write_logs(self, logs: Sequence[LogEntry]) -> None: ...
-
-    def write_metrics(self, metrics: Sequence[AppMetric]) -> None: ...
-
-
-class RunStore(RunWriter, Protocol):
-    """Store of logs, metrics and results of runs. Blocking methods, from any thread; they raise `DatabaseError`.
-
-    The queue writes most of it, in the transactions of its own (`InvocationQueue.finish`).
-    """
-
-    def logs(self, project_id: int, source_id: str, wanted: LogQuery) -> list[LogLine]:
-        """Return the newest matching lines of one function, newest first."""
-        ...
-
-    def last_log_id(self) -> int:
-        """Return the id of the newest line, 0 without any. Lines that come later have higher ids."""
-        ...
-
-    def new_logs(self, source_ids: Collection[str], after: int, until: int, limit: int) -> list[LogLine]:
-        """Return lines of functions with ids above ``after`` and up to ``until``, oldest first."""
-        ...
-
-    def last_errors(self, source_ids: Collection[str], among: int) -> dict[str, LogLine]:
-        """Return the last error in each function's log, as far as it is among its newest ``among`` lines."""
-        ...
-
-    def hourly_counts(self, project_id: int, source_id: str, wanted: HourQuery) -> list[HourlyCount]:
-        """Return the counts of a function's metrics, by the hour."""
-        ...
-
-    def counts(
-        self, project_id: int, names: Collection[str], since: datetime
-    ) -> Mapping[tuple[str, str], int]:
-        """Return counts of metrics in the hours since, by function and name."""
-        ...
-
-    def results(
-        self, project_id: int, function_id: str, statuses: Collection[str] | None, limit: int
-    ) -> list[InvocationResult]:
-        """Return results of a function, those that were due last first."""
-        ...
-
-    def next_attempts(self, ids: Collection[str]) -> dict[str, datetime]:
-        """Return times of the next attempts of those invocations that wait."""
-        ...
-
-    def last_version(self) -> int:
-        """Return the highest version of a result, 0 without any."""
-        ...
-
-    def repeatable(self, wanted: ResultSelection, limit: int | None) -> tuple[int, int]:
-        """Return the number of matching results, the oldest up to ``limit``; and how many of these can be run again."""
-        ...
-
-    def extent(self, wanted: ResultSelection) -> tuple[int, datetime | None]:
-        """Return the number of matching results, and the time when the last of them was due."""
-        ...
-
-    def page(
-        self, wanted: ResultSelection, after: datetime, last: datetime, *, size: int, limit: int | None
-    ) -> tuple[list[InvocationResult], datetime]:
-        """Return results due after a moment and up to ``last``, oldest first, and the moment up to which these are all.
-
-        About ``size`` of them: all that were due at the same moment are on one page, but for what exceeds ``limit``.
-        """
-        ...

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _COLUMNS = [watcher_state.c[name] for name in BreakerState.__dataclass_fields__]
 
 
-class SqlBreakerStates:
-    """See `BreakerStates`."""
+class BreakerStates:
+    """Store of circuit breakers' states. Blocking methods, called from any thread; they raise `DatabaseError`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

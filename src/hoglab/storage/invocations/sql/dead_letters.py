@@ -25,8 +25,11 @@ _STORED = [
 ]
 
 
-class SqlDeadLetters:
-    """See `DeadLetters`."""
+class DeadLetters:
+    """Store of dead letters. Blocking methods, called from any thread; they raise `DatabaseError`.
+
+    The queue adds them, and forgets those that were tried again (`InvocationQueue.enqueue`).
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -21,14 +21,18 @@ ROWS_AT_ONCE = 1_000
 T = TypeVar("T")
 
 
-class SqlRunErasing:
-    """See `RunErasing`."""
+class RunErasing:
+    """Erasing from everything that delivery keeps. Blocking methods of one thread; they raise `DatabaseError`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def erase(self, persons: ErasedPersons, leave_out: LeaveOut) -> bool:
-        """Remove persons from what is kept, and return whether none of their invocations is at work."""
+        """Take persons out of invocations that wait, results, log lines and dead letters.
+
+        Invocations that have others in them stay for those. Return whether no invocation of theirs is at work: one that
+        is will leave more, and this is to be called again, as it is after an error.
+        """
         is_over = self._erase_invocations(persons, leave_out)
         with self._database.read() as connection:
             rows = _left_behind(connection, persons)
@@ -40,7 +44,7 @@ class SqlRunErasing:
         return is_over
 
     def purge(self) -> None:
-        """Remove the bytes of what was erased from the files."""
+        """Remove the bytes of what was erased from the files. Raises `DatabaseBusyError`: to be called again."""
         for file in self._database.files:
             file.purge(rewrite=True)
 

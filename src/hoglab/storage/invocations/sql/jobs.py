@@ -26,14 +26,14 @@ _JOB = [_column[column].label(name) for name, column in _COLUMNS.items()]
 _RUNNING = _column.status == "running"
 
 
-class SqlJobs:
-    """See `Jobs`."""
+class Jobs:
+    """The jobs of all functions. Blocking methods, called from any thread; they raise `DatabaseError`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def begin(self, job: ReplayJob, *, alone: bool) -> None:
-        """Write a new one. ``alone``: only if the function has none of its kind that runs. Raises `JobRunsError`."""
+        """Store a new job. ``alone``: only if the function has none of its kind that runs. Raises `JobRunsError`."""
         mine = _mine(job.kind, job.project_id, job.function_id)
         with self._database.write() as tx:
             if (
@@ -69,7 +69,7 @@ class SqlJobs:
             return [ReplayJob(**row) for row in connection.execute(query).mappings()]
 
     def advance(self, step: JobStep, queued: int) -> None:
-        """Record progress of a job that enqueues nothing with it. Raises `JobOverError`."""
+        """Record progress of a job that enqueues nothing with it (else the queue records it). Raises `JobOverError`."""
         here = (_column.id == step.id, _column.cursor == step.before, _RUNNING)
         values = {
             "cursor": step.cursor,

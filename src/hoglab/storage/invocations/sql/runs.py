@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
     from hoglab.storage.database import Database
+    from hoglab.storage.invocations.queue import InvocationQueue
     from hoglab.storage.invocations.runs import (
         AppMetric,
         HourQuery,
         LogEntry,
         LogQuery,
         ResultSelection,
-        RunWriter,
     )
 
 WRITERS_WAIT_S = 2.0
@@ -53,10 +53,13 @@ def _await_writers(database: Database) -> None:
         time.sleep(WRITERS_POLL_S)
 
 
-class SqlRunStore:
-    """See `RunStore`."""
+class RunStore:
+    """Store of logs, metrics and results of runs. Blocking methods, from any thread; they raise `DatabaseError`.
 
-    def __init__(self, database: Database, writer: RunWriter) -> None:
+    The queue writes most of it, in the transactions of its own (`InvocationQueue.finish`).
+    """
+
+    def __init__(self, database: Database, writer: InvocationQueue) -> None:
         """Read the runs in the tables that ``writer``, the queue, writes in its own transactions."""
         self._database = database
         self._writer = writer
@@ -212,9 +215,9 @@ class SqlRunStore:
     def page(
         self, wanted: ResultSelection, after: datetime, last: datetime, *, size: int, limit: int | None
     ) -> tuple[list[InvocationResult], datetime]:
-        """Return results that were due after a moment and up to ``last``, oldest first.
+        """Return results due after a moment and up to ``last``, oldest first, and the moment up to which these are all.
 
-        Up to which moment these are all.
+        About ``size`` of them: all that were due at the same moment are on one page, but for what exceeds ``limit``.
         """
         moment = _result.scheduled_at
         here = (*_clauses(wanted), moment > after, moment <= last)

@@ -1,4 +1,4 @@
-"""RateLimits and outages in tables that all processes share, by the clock of PostgreSQL."""
+"""Rate limits and outages in tables that all processes share, by the clock of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ OUTAGE_TOLD_FOR_S = 5.0
 """Time for which an outage that a process reported counts when it is not reported again."""
 
 
-class SharedRateLimits:
-    """See `RateLimits`. Who takes tokens has the turn of those who write, so that nobody takes the same."""
+class RateLimits:
+    """The token buckets of functions that limit how often they run. Blocking methods; they raise `DatabaseError`.
+
+    Who takes tokens has the turn of those who write, so that nobody takes the same.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -54,8 +57,8 @@ class SharedRateLimits:
             )
 
 
-class SharedOutages:
-    """See `Outages`."""
+class Outages:
+    """The functions whose destination some process found away. Blocking methods; they raise `DatabaseError`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
