@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from msgspec.structs import replace
@@ -228,6 +229,28 @@ def test_events_that_are_corrected_while_it_runs_are_among_them(
     assert sorted((hit.json["n"], hit.json["v"]) for hit in receiver.hits) == [
         (0, last), (1, None), (2, None), (3, None), (4, last), (5, last), (6, None), (7, last), (8, last),
     ]  # fmt: skip
+
+
+def test_events_that_share_a_uuid_are_all_run_on_once(
+    house: House, receiver: Receiver, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that came live before do not run again, those that came again since run in their last version."""
+    monkeypatch.setattr(rules, "WINDOW", 2)
+    shared = uuid4()
+
+    def event(number: int, version: int = 0) -> IngestedEvent:
+        made = stored("past", {"n": number, "v": version}, distinct_id=f"u{number // 2}", uuid=shared)
+        return IngestedEvent(replace(made.row, timestamp=DAY + timedelta(days=number % 2)), made.properties)
+
+    events = history.keep(*map(event, range(6)))
+    function = house.create(TELL.replace("'n'", "'v': event.properties.v, 'n'"), values={"url": receiver.url})
+    house.run(events[0], events[3])
+    history.keep(event(0, 1), event(4, 1))
+    done = history.finish(history.begin(function))
+    assert counts(done) == ("completed", 6, 6, 4, 2)
+    house.run()
+    told = sorted((hit.json["n"], hit.json["v"]) for hit in receiver.hits)
+    assert told == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 1), (5, 0)]
 
 
 def test_a_cancelled_one_ends_and_a_step_at_hand_enqueues_nothing(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import permutations
 from typing import Any
 from uuid import UUID
 
@@ -176,6 +177,28 @@ def test_a_replayed_record_is_ingested_once_and_a_bad_one_comes_back(house: Any,
     wait_for(lambda: house.quarantine.records() == [])
     house.run()
     assert sorted(house.rows("uuid")) == [UUID(int=1), UUID(int=2)]
+
+
+@pytest.mark.logs_exceptions
+@pytest.mark.parametrize("order", sorted(permutations(["stored", "held back", "corrected"])))
+def test_of_a_replayed_event_and_its_corrections_the_last_that_arrived_counts(
+    house: Any, faults: Parts, order: tuple[str, ...]
+) -> None:
+    """Also of an event that shares its uuid with another one, which stays as it is."""
+    faults.bad_name = "bad"
+    for second, text in enumerate(order):
+        moment = NOW + timedelta(seconds=second)
+        made = event("good", "ann", 1, properties={"v": text}, timestamp=NOW.isoformat())
+        other = event("bad" if text == "held back" else "good", "bob", 1, timestamp=NOW.isoformat())
+        house.append(record(made, other, received_at=moment))
+    house.run()
+    assert house.quarantine.count() == 1
+    faults.bad_name = ""
+    assert house.quarantine.replay() == 1
+    wait_for(lambda: house.quarantine.count() == 0)
+    house.run()
+    assert house.rows("properties->>'v'", "distinct_id = 'ann'") == [order[-1]]
+    assert sorted(house.rows("event", "distinct_id = 'bob'")) == ["bad", "good"]
 
 
 class TestQuarantine:

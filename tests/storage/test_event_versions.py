@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.clickhouse import ClickHouseServer
-from tests.storage.event_rows import event_row
+from tests.storage.event_rows import NOW, event_row
 from tests.storage.event_stores import ClickHouseStores, DuckDbStores, Stores, append, query
 from tests.waiting import PATIENCE_S
 
@@ -62,6 +62,7 @@ class Oracle:
     says: dict[Key, tuple[Any, ...]] = field(default_factory=dict)
     new: dict[int, list[int]] = field(default_factory=dict)
     """By records: which of their events were new."""
+    arrived: dict[Key, datetime] = field(default_factory=dict)
 
     def take(self, offset: int, rows: list[EventRow]) -> None:
         self.new[offset] = []
@@ -69,9 +70,20 @@ class Oracle:
             key = (row.project_id, row.uuid, row.timestamp.date(), row.event, row.distinct_id)
             if key not in self.says:
                 self.new[offset].append(index)
+            elif is_late(row) and row.captured_at < self.arrived[key]:
+                continue
             properties = orjson.loads(row.properties)
             del properties["$sent_at"]
             self.says[key] = (row.timestamp, row.elements_chain, properties)
+            self.arrived[key] = row.captured_at
+
+
+def is_late(row: EventRow) -> bool:
+    return row.captured_at < NOW
+
+
+def batch_of(rows: list[EventRow]) -> EventBatch:
+    return EventBatch(rows, late=frozenset(place for place, row in enumerate(rows) if is_late(row)))
 
 
 def stored(store: EventStore) -> list[tuple[Key, tuple[Any, ...]]]:
@@ -126,11 +138,14 @@ def histories(draw: st.DrawFn) -> tuple[list[list[EventRow]], list[Any]]:
     records = []
     for offset, drawn in enumerate(draw(st.lists(some_rows(), min_size=1, max_size=8)), 1):
         rows = []
+        # One in four was in quarantine, and arrived before all that never was there.
+        arrived = NOW + timedelta(seconds=offset, days=-draw(st.sampled_from([0, 0, 0, 1])))
         for index, fields in enumerate(drawn):
             value = fields.pop("value")
             sent = {"v": value, "$sent_at": f"{offset}.{index}"}
             if draw(st.booleans()):
                 sent = dict(reversed(sent.items()))
+            fields["captured_at"] = arrived
             rows.append(event_row(offset, **fields, properties=orjson.dumps(sent)))
         records.append(rows)
     steps = draw(
@@ -198,7 +213,7 @@ def run_history(engine: Any, folder: Path, history: tuple[list[list[EventRow]], 
                 attempt = records[done : done + longer]
                 rows = [row for record in attempt for row in record]
                 try:
-                    store.append(EventBatch(rows), log_offset=done + len(attempt), first_seq=None)
+                    store.append(batch_of(rows), log_offset=done + len(attempt), first_seq=None)
                 except EventStoreUnavailableError:
                     pass
                 else:
@@ -213,13 +228,13 @@ def run_history(engine: Any, folder: Path, history: tuple[list[list[EventRow]], 
             for offset in range(first + 1, last + 1):
                 expected += [place + index for index in oracle.new[offset]]
                 place += len(records[offset - 1])
-            assert list(store.append(EventBatch(batch), log_offset=last)) == expected
+            assert list(store.append(batch_of(batch), log_offset=last)) == expected
             done = last
         assert stored(store) == sorted(
             [(key, said) for key, said in oracle_until(records, done).says.items()], key=repr
         )
         everything = [row for record in records[:done] for row in record]
-        assert len(store.append(EventBatch(everything), log_offset=done)) == len(
+        assert len(store.append(batch_of(everything), log_offset=done)) == len(
             oracle_until(records, done).says
         )
     finally:

@@ -50,7 +50,7 @@ def rows() -> list[EventRow]:
         made.append(
             event_row(
                 1 + number // 2,
-                uuid=UUID(int=number + 1),
+                uuid=UUID(int=number % 5 + 1),  # shared by events of other names, people and days
                 project_id=1 + number % 2,
                 event=text,
                 distinct_id=f"{text}-{number % 7}",

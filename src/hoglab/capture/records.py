@@ -50,6 +50,8 @@ class RecordHeader(msgspec.Struct, array_like=True, frozen=True, gc=False):
     max_event_bytes: int
     indexes: bytes | None = None
     """Indexes of the events in the whole request, four bytes each, big-endian; None for a whole request."""
+    is_replayed: bool = False
+    """Whether the record was in quarantine, so that its place in the log is behind what arrived after it."""
 
     @property
     def received_at(self) -> datetime:
@@ -117,6 +119,15 @@ def read_header(record: bytes) -> tuple[RecordHeader, memoryview]:
     except ValueError as error:  # of msgspec, and of text that is not UTF-8
         raise RecordError(f"the header of the record cannot be read: {error}") from None
     return header, memoryview(record)[end:]
+
+
+def as_replayed(record: bytes) -> bytes:
+    """Return a record that says that it is in the log once more; one that cannot be read as it is."""
+    try:
+        header, stored = read_header(record)
+    except RecordError:
+        return record
+    return encode_record(msgspec.structs.replace(header, is_replayed=True), bytes(stored))
 
 
 def decode_record(record: bytes) -> DecodedRecord:

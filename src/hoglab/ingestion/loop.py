@@ -29,6 +29,7 @@ from prometheus_client import Counter, Gauge
 
 from hoglab.background import BackgroundService
 from hoglab.capture.partitioning import append_again
+from hoglab.capture.records import as_replayed
 from hoglab.ingestion.batches import Batch, Unreadable, ahead, batches_of
 from hoglab.ingestion.quarantine import QuarantineFullError
 from hoglab.ingestion.steps import RETRIES, Cursor
@@ -458,7 +459,7 @@ class LogIngestion:
         quarantine = self._steps.quarantine
         for offset, payload in quarantine.replaying():
             try:
-                asyncio.run(_awaited(self._append(payload)))
+                asyncio.run(_awaited(self._append(as_replayed(payload))))
             except EventLogFullError as error:
                 _log.warning("replay_waits", reason=str(error))
                 return

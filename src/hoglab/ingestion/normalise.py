@@ -48,6 +48,7 @@ class Event(msgspec.Struct, eq=False, gc=False):
     properties: dict[str, Any]
     historical: bool  # of a migration: stored, but nothing runs on it
     log_offset: SequenceNumber
+    is_replayed: bool = False  # it was in quarantine: others that are before it in the log arrived after it
 
     def repeats(self, before: Event) -> bool:
         """Return whether it is the event before it, sent once more. The store asks the same of later events."""
@@ -121,6 +122,7 @@ def events_of(
                 properties,
                 envelope.historical_migration,
                 log_offset,
+                header.is_replayed,
             )
         )
     return events

@@ -377,8 +377,9 @@ class BatchSteps:
         """Store the rows of events, dispatch what is new, and move the position behind ``last``."""
         number = cursor.number_of(last)
         again = number <= self.store.position(cursor.partition)
+        late = frozenset(position for position, event in enumerate(events) if event.is_replayed)
         new = self.store.append(
-            EventBatch(rows, list(cursor.pending_merges.values()), is_checked=True),
+            EventBatch(rows, list(cursor.pending_merges.values()), is_checked=True, late=late),
             log_offset=number,
             log_partition=cursor.partition,
             first_seq=cursor.first_seq,

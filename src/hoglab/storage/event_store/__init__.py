@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -123,12 +123,13 @@ class EventBatch:
     """Rows that are written together.
 
     ``is_checked``: an encoder wrote the JSON of all rows, so that it need not be asked again whether every engine can
-    read it.
+    read it. ``late``: positions of rows that are in the log behind others that arrived after them.
     """
 
     rows: Sequence[EventRow]
     overrides: Sequence[PersonOverride] = field(default_factory=tuple)
     is_checked: bool = False
+    late: Set[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

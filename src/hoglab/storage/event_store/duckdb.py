@@ -44,7 +44,7 @@ from hoglab.storage.event_store.sealed.newest import newest_events
 from hoglab.storage.event_store.sealed.sealing import SealingLimits, is_sparse, seal, tidy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Sequence, Set
     from pathlib import Path
     from uuid import UUID
 
@@ -269,7 +269,7 @@ class DuckDbEventStore:
         connection = self._file.connection
         connection.execute("BEGIN")
         keys = keys_of_rows(_at(batch.rows, positions))
-        settled = self._settled(batch.rows, positions, keys)
+        settled = self._settled(batch.rows, positions, keys, batch.late)
         if settled.replaced and not may_replace:
             raise _ReplacingError
         rows = _at(batch.rows, settled.written)
@@ -292,7 +292,9 @@ class DuckDbEventStore:
         connection.unregister("incoming")  # frees the columns
         return settled.new
 
-    def _settled(self, rows: Sequence[EventRow], positions: Sequence[int], keys: Keys) -> WritePlan:
+    def _settled(
+        self, rows: Sequence[EventRow], positions: Sequence[int], keys: Keys, late: Set[int] = frozenset()
+    ) -> WritePlan:
         """Return which of the rows at some positions are written, and what they replace; ``keys`` are theirs."""
         suspects = self._known.find(keys)
         if not suspects and not has_repetitions(keys):
@@ -307,7 +309,7 @@ class DuckDbEventStore:
             positions = [position for position in positions if position not in resent]
             asked = [rows[position] for position in asked_at if position not in resent]
         stored = versions_between(self._file.connection, asked, extents) if asked else {}
-        return settle(rows, positions, stored)
+        return settle(rows, positions, stored, late)
 
     def _register(self, rows: Sequence[EventRow], *, is_checked: bool) -> None:
         """Make the rows the engine's table ``incoming``, with JSON that later queries can read."""

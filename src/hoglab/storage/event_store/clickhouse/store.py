@@ -125,7 +125,7 @@ class ClickHouseEventStore:
             for identity, versions in recalled.items():
                 begun = [version for version in versions if version.log_offset > partition.position]
                 stored.setdefault(identity, []).extend(begun)
-            settled = settle(rows, further, stored)
+            settled = settle(rows, further, stored, batch.late)
             partition.write(rows, settled, log_offset, is_checked=batch.is_checked)
             if settled.replaced:
                 partition.replace(rows, settled.replaced, log_offset)

@@ -3,12 +3,13 @@
 Two events are one when they agree in project, uuid, name, distinct id and the day of their timestamp in UTC
 (`EventRow.identity`). Of several that are one the last counts, which is how PostHog lets clients correct an event. It
 takes the place of the one before, and keeps `EventRow.first_offset`, by which every replay of the log tells that it was
-new with another record. An event that says nothing else than before is a resend, and changes nothing.
+new with another record. An event that says nothing else than before is a resend, and changes nothing. The last is the
+one that arrived last: a record that was in quarantine is in the log behind others that corrected its events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -71,26 +72,33 @@ class WritePlan:
 
 
 def settle(
-    rows: Sequence[EventRow], positions: Iterable[int], stored: Mapping[Identity, Sequence[StoredVersion]]
+    rows: Sequence[EventRow],
+    positions: Iterable[int],
+    stored: Mapping[Identity, Sequence[StoredVersion]],
+    late: Set[int] = frozenset(),
 ) -> WritePlan:
     """Return which of the rows at some positions, ascending in the order of the log, are written and what they replace.
 
     ``stored`` has the versions of their events that are stored already; also of an attempt to store the same rows that
-    was cut off, where an engine leaves such.
+    was cut off, where an engine leaves such. ``late`` is that of `EventBatch`.
     """
     groups: dict[Identity, list[int]] = {}
     for position in positions:
         groups.setdefault(rows[position].identity, []).append(position)
     settled = WritePlan()
     for identity, group in groups.items():
-        _settle_event(rows, group, stored.get(identity, ()), settled)
+        _settle_event(rows, group, stored.get(identity, ()), settled, late)
     settled.written.sort()
     settled.new.sort()
     return settled
 
 
 def _settle_event(
-    rows: Sequence[EventRow], group: Sequence[int], stored: Sequence[StoredVersion], settled: WritePlan
+    rows: Sequence[EventRow],
+    group: Sequence[int],
+    stored: Sequence[StoredVersion],
+    settled: WritePlan,
+    late: Set[int],
 ) -> None:
     first, last = rows[group[0]], rows[group[-1]]
     known = sorted(
@@ -99,6 +107,11 @@ def _settle_event(
     first_offset = min([first.log_offset, *(version.first_offset for version in known)])
     if first_offset == first.log_offset:
         settled.new.append(group[0])
+    if group[-1] in late:
+        group = _in_time(rows, group, known, late)
+        if not group:
+            return
+        last = rows[group[-1]]
     is_there = bool(known) and known[-1].log_offset == last.log_offset
     if not is_there and not (known and says_the_same(last, known[-1].said)):
         settled.written.append(group[-1])
@@ -107,6 +120,18 @@ def _settle_event(
         settled.replaced += [Replacement(old, group[-1]) for old in known]
     else:
         settled.replaced += [Replacement(old, group[-1]) for old in known[:-1]]
+
+
+def _in_time(
+    rows: Sequence[EventRow], group: Sequence[int], stored: Sequence[StoredVersion], late: Set[int]
+) -> Sequence[int]:
+    """Return the rows of an event without late ones at the end that arrived before another version."""
+    arrivals = [rows[position].captured_at for position in group]
+    latest = max([*arrivals, *(version.said.captured_at for version in stored if version.said is not None)])
+    end = len(group)
+    while end and group[end - 1] in late and arrivals[end - 1] < latest:
+        end -= 1
+    return group[:end]
 
 
 def new_at(
