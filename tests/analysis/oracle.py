@@ -96,6 +96,11 @@ def uuid_of(event: Event) -> Any:
     return event.uuid
 
 
+def identity_of(event: Event) -> Any:
+    """What an event is told from all others by: uuids may be shared."""
+    return uuid_of(event), event.event, event.person, event.timestamp
+
+
 def variant_of(setting: Setting, event: Event) -> str | None:
     """The variant that an event exposes to; None when it is no exposure."""
     if not setting.start <= event.timestamp <= setting.end or not setting.counts(event):
@@ -717,10 +722,10 @@ def funnel(
             continue
         matched: dict[Any, tuple[Event, list[int]]] = {}
         for event in unit.exposures:
-            matched.setdefault(uuid_of(event), (event, []))[1].append(0)
+            matched.setdefault(identity_of(event), (event, []))[1].append(0)
         for number_, by_entity in enumerate(found, 1):
             for event in by_entity.get(entity, []):
-                matched.setdefault(uuid_of(event), (event, []))[1].append(number_)
+                matched.setdefault(identity_of(event), (event, []))[1].append(number_)
         mine = sorted(
             matched.values(), key=lambda row: (row[0].timestamp, min(row[1]), sum(1 << j for j in row[1]))
         )
@@ -806,7 +811,7 @@ def retention(
         same_rows = place_of(metric["start_event"]) == place_of(metric["completion_event"])
         came_back = any(
             event.timestamp >= moment
-            and not (same_rows and event.uuid == start.uuid)
+            and not (same_rows and identity_of(event) == identity_of(start))
             and returned(moment, event.timestamp, a, b, unit_name, ZoneInfo(setting.zone))
             for start in starts_then
             for event in completions.get(entity, [])

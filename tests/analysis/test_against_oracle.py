@@ -225,13 +225,31 @@ def an_event(random: Random, when: list[datetime], uuid: UUID) -> Event:
 
 
 def a_log(seed: int, size: int) -> list[Event]:
-    """Events in any order, with some repeated under another uuid."""
+    """Events in any order, with some repeated under another uuid, and some that share a uuid with others."""
     random = Random(seed)
     when = moments(random)
     uuids = [UUID(int=number + 1) for number in random.sample(range(2 * size), 2 * size)]
     events = [an_event(random, when, uuids.pop()) for _ in range(size)]
     events += [replace(event, uuid=uuids.pop()) for event in events if random.random() < 0.1]
-    return events
+    share = random.choice([0.0, 0.2, 0.9])
+    return [
+        shared if random.random() < share else event
+        for event, shared in zip(events, sharing(events), strict=True)
+    ]
+
+
+def sharing(events: list[Event]) -> list[Event]:
+    """The events, all with one uuid, but for those that would be another one then, or be first at the same time."""
+    shared = UUID(int=0)
+    known: set[Any] = set()
+    result = []
+    for event in events:
+        identity = (event.event, event.person, event.timestamp.astimezone(UTC).date())
+        if known.isdisjoint((identity, event.timestamp)):
+            known |= {identity, event.timestamp}
+            event = replace(event, uuid=shared)
+        result.append(event)
+    return result
 
 
 seeds = st.integers(0, 2**32)
@@ -372,6 +390,28 @@ def test_every_metric_on_every_day(bench: Bench, metric_type: str) -> None:
         check_every_day(bench, {**metric, **in_window(window)}, a_log(seed, size), setting, day)
 
     example()
+
+
+@pytest.mark.parametrize("metric_type", ["funnel", "retention"])
+def test_events_of_one_person_that_share_a_uuid_are_several(bench: Bench, metric_type: str) -> None:
+    """Each person has an exposure and one or two further events, all with one uuid."""
+    random = Random(metric_type)
+    for metric in [each for each in METRICS if each["metric_type"] == metric_type]:
+        events = []
+        for place, person in enumerate(PEOPLE):
+            exposure = {"$feature_flag": "flag", "$feature_flag_response": random.choice(["control", "test"])}
+            further = [
+                ("purchase", 5),
+                *random.choices([("purchase", 29), ("checkout", 5), ("checkout", 30)]),
+            ]
+            events += [
+                Event(person, START + timedelta(hours=hours), name, properties, UUID(int=place))
+                for name, hours, properties in [
+                    ("$feature_flag_called", 1, exposure),
+                    *((name, hours, {"amount": 3, "size": "big"}) for name, hours in further),
+                ]
+            ]
+        check_every_day(bench, metric, events, Setting(START, END, now=END), 2)
 
 
 def test_groups_whose_counts_are_not_zero(bench: Bench) -> None:

@@ -71,6 +71,8 @@ VERSION = 9
 """Version of the tables, raised when their content or its meaning changes: older tables are not read."""
 
 SCHEMA = "aggregate_cache"
+_OF_ALL = frozenset({"project_id", "seq"})
+"""Columns that each table of events has in any case."""
 _RELATION = EventRelation(EVENTS, ENTITY, property_forms=frozenset((Form.TEXT, Form.JSON_NUMBER)))
 """Events of logs as statements read them."""
 
@@ -256,7 +258,7 @@ class Materialization:
         """Columns of events that statements read, besides the ones that all events have."""
         known = [name for log in self.logs for name in (*log.columns, *log.constants)]
         read = self.pipeline.column_use.columns
-        names = [name for name in COLUMNS if name in known and name in read]
+        names = [name for name in COLUMNS if name in known and name in read and name not in _OF_ALL]
         return [*names, *dict.fromkeys(name for log in self.logs for name in log.properties)]
 
     @cached_property
@@ -362,7 +364,7 @@ def _log(
         question.exposures.project_id,
         condition,
         scope.parameters.values,
-        tuple(name for name in COLUMNS if name != "project_id" and name in names and name not in constants),
+        tuple(name for name in COLUMNS if name in names and name not in _OF_ALL and name not in constants),
         texts,
         {name: value for name, value in constants.items() if name in names},
         condition_use,

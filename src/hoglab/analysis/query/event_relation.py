@@ -34,7 +34,7 @@ PROMOTED: Final[Mapping[str, str]] = {
 """Event properties that these views also have as columns."""
 
 COLUMNS: Final = (
-    *("project_id", "uuid", "event", "distinct_id", "timestamp", "person_id", "elements_chain"),
+    *("project_id", "seq", "uuid", "event", "distinct_id", "timestamp", "person_id", "elements_chain"),
     *(f"group_{index}" for index in range(GROUP_TYPES)),
     *PROMOTED.values(),
 )

@@ -130,7 +130,7 @@ def _define_shared_completions(
 
 
 def _define_rows(scope: Scope, name: str, source: Source, before: datetime) -> None:
-    """Define ``<name>_row(entity, ts, id)``: events by their uuids, or rows of a table, which have none."""
+    """Define ``<name>_row(entity, ts, id)``: events by their places, for uuids may be shared, or rows of a table."""
     since = scope.question.span.start
     if isinstance(source, TableSource):
         rows = TableRows(scope, source)
@@ -138,7 +138,7 @@ def _define_rows(scope: Scope, name: str, source: Source, before: datetime) -> N
         return
     scope.define(
         f"{name}_row",
-        f"SELECT {scope.entity()} AS entity, {scope.ts()} AS ts, {scope.column('uuid')} AS id FROM {scope.events} "
+        f"SELECT {scope.entity()} AS entity, {scope.ts()} AS ts, {scope.column('seq')} AS id FROM {scope.events} "
         f"WHERE {scope.within(since, before)} AND {scope.has_entity()} AND {scope.matches(source)}",
     )
 
