@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE_S
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
-from hoglab.capture import Capture, CaptureLimits, capture_routes
+from hoglab.capture import Capture, CaptureLimits, RefusedRequests, capture_routes
 from hoglab.capture.records import DecodedRecord, decode_record
 from hoglab.http.app import HoglabApp
 from hoglab.http.server import Address, claim, serve
@@ -37,6 +37,7 @@ class Server:
     log: EmbeddedEventLog
     app: HoglabApp
     client: httpx.AsyncClient
+    refused: RefusedRequests
 
     def records(self) -> list[DecodedRecord]:
         """What the log holds."""
@@ -91,10 +92,12 @@ def limits() -> CaptureLimits:
 @pytest.fixture
 def server(database: Database, log: EmbeddedEventLog, limits: CaptureLimits) -> Iterator[Server]:
     accounts = AccountService(database)
-    capture = Capture(log, accounts.project_by_token, limits=limits)
+    refused = RefusedRequests(database)
+    capture = Capture(log, accounts.project_by_token, limits=limits, refused=refused)
     app = app_of(accounts, hot=capture_routes(capture))
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
-    yield Server(log, app, httpx.AsyncClient(transport=transport, base_url="http://hoglab.test"))
+    client = httpx.AsyncClient(transport=transport, base_url="http://hoglab.test")
+    yield Server(log, app, client, refused)
     capture.close()
     app.close()
 

@@ -10,7 +10,7 @@ from hoglab.accounts.service import AccountService
 from hoglab.app.problems import SharedComponents, in_role, shared_problems
 from hoglab.app.roles import ROLES, Capability
 from hoglab.background import Service
-from hoglab.capture import Capture
+from hoglab.capture import Capture, RefusedRequests
 from hoglab.delivery.bodies.pool import BodyPool
 from hoglab.delivery.limits.function_breaker import FunctionBreakers
 from hoglab.delivery.service import Delivery, run_context
@@ -58,6 +58,7 @@ class SharedServices:
 
         database = engines.database
         self.people = people = PersonService(database)
+        self.refused = RefusedRequests(database, engines.now or utc_now)
         self.capture = capture = opened(
             Capture(
                 engines.accepting,
@@ -65,6 +66,7 @@ class SharedServices:
                 accounts.project,
                 has_several_projects=accounts.has_several_projects,
                 limits=capture_limits(settings),
+                refused=self.refused,
             ),
             Capture.close,
         )
@@ -105,7 +107,7 @@ class SharedServices:
         """Return the background services, in the order of starting."""
         services: list[Service] = [ChangeWatch(self.shared_engines.database)]
         if Capability.SDK in self.role.capabilities:
-            services += [self.accounts.usage, self.preload]
+            services += [self.accounts.usage, self.refused, self.preload]
         return [*services, *self.delivery.watches(), self.delivery]
 
     def problems(self) -> list[Problem]:

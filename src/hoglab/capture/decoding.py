@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 from hoglab.capture.lz64 import Lz64Error, Lz64LimitError, decompress_lz64
 from hoglab.capture.refusal import too_large, undecodable
+from hoglab.capture.refused import tokens_in
 from hoglab.http.requests.decompression import (
     GZIP_MAGIC,
     BrokenDataError,
@@ -140,7 +141,9 @@ def decode_payload(
     if not text:
         raise undecodable("the request has no payload")
     if not is_utf8(text):
-        raise undecodable("the payload is not valid UTF-8")
+        refusal = undecodable("the payload is not valid UTF-8")
+        refusal.tokens = tokens_in(text)
+        raise refusal
     return Payload(text, raw, is_gzip)
 
 

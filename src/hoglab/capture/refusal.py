@@ -18,6 +18,8 @@ class Refusal(Exception):  # noqa: N818 - an answer to the client, not a fault o
         self, status: int, reason: str, retry_after_s: int | None = None, *, closes: bool = False
     ) -> None:
         super().__init__(reason)
+        self.tokens: tuple[str, ...] = ()
+        """Texts of the request that may be its project token."""
         self.closes = closes
         self.status = status
         self.reason = reason

@@ -16,6 +16,7 @@ from hoglab.capture.envelope import read_envelope
 from hoglab.capture.partitioning import append_record
 from hoglab.capture.records import encode_record, new_header
 from hoglab.capture.refusal import Refusal, bad_token, unread
+from hoglab.capture.refused import is_told, tokens_in
 from hoglab.capture.v1 import V1Batch, V1Head, V1Refusal, read_batch
 from hoglab.delivery.execution import CaptureRefusedError
 from hoglab.http.errors import ApiError
@@ -26,9 +27,11 @@ from hoglab.http.requests.decompression import GZIP_MAGIC
 from hoglab.storage.event_log import EventLogFullError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
+    from collections.abc import Callable, Iterable, MutableMapping
     from datetime import datetime
 
+    from hoglab.capture.envelope import Envelope
+    from hoglab.capture.refused import RefusedRequests
     from hoglab.http.identity import Project
     from hoglab.storage.event_log import LogWriter
 
@@ -95,17 +98,37 @@ class Capture:
         has_several_projects: Callable[[], bool] = lambda: False,
         limits: CaptureLimits | None = None,
         now: Callable[[], datetime] = utc_now,
+        refused: RefusedRequests | None = None,
     ) -> None:
+        """Create the service. ``refused`` tells owners of what is refused; None where nobody is told."""
         self.limits = limits or CaptureLimits()
         self._log = log
         self._project_by_token = project_by_token
         self._project_by_id = project_by_id
         self._has_several_projects = has_several_projects
         self._now = now
+        self._refused = refused
         self._decoders = ThreadPoolExecutor(max_workers=2, thread_name_prefix="capture-decode")
 
     async def accept(self, request: Request, rules: PathRules) -> int:
         """Make the events of a request durable, and return how many there were. Raises `Refusal`."""
+        try:
+            return await self._accept(request, rules)
+        except Refusal as refusal:
+            self.tell(refusal.tokens, request.scope, refusal.status, refusal.reason)
+            raise
+
+    def tell(self, tokens: Iterable[str], scope: MutableMapping[str, Any], status: int, reason: str) -> None:
+        """Tell the owner of the first known token that a request was refused."""
+        if self._refused is None or not is_told(status):
+            return
+        for token in tokens:
+            project = self._project_by_token(token)
+            if project is not None:
+                self._refused.note(project.id, _path(scope), reason, status=status)
+                return
+
+    async def _accept(self, request: Request, rules: PathRules) -> int:
         received_at = self._now()
         if _is_large(request.body):
             loop = asyncio.get_running_loop()
@@ -159,6 +182,9 @@ class Capture:
             batch = await asyncio.get_running_loop().run_in_executor(self._decoders, read)
         else:
             batch = read()
+        if project is not None and self._refused is not None:
+            for reason, events in batch.refused().items():
+                self._refused.note(project.id, _path(scope), reason, events=events)
         if project is not None and batch.accepted:
             _book(scope, project, len(batch.body))
             header = new_header(
@@ -214,6 +240,9 @@ class Capture:
         try:
             alone = not self._has_several_projects()
             await append_record(self._log, record, insist=insist, owner=project.id, alone=alone)
+        except Refusal as refusal:
+            refusal.tokens = (project.api_token,)
+            raise
         except EventLogFullError as error:
             _logger.warning("event log is full", reason=str(error))
             raise Refusal(503, "transient error, please retry", error.retry_after_s) from error
@@ -256,18 +285,33 @@ class _Read(NamedTuple):
     is_gzip: bool
 
 
-def _read(request: Request, rules: PathRules) -> _Read:
-    payload = decode_payload(
-        request.body,
-        request.query,
-        content_type=request.content_type,
-        content_encoding=request.content_encoding,
-        legacy=rules.legacy,
-        limit_bytes=rules.body_limit,
-    )
-    envelope = read_envelope(payload.json, engage=rules.engage)
+def _envelope(text: bytes, rules: PathRules) -> Envelope:
+    envelope = read_envelope(text, engage=rules.engage)
     # In a batch only the event that is too large is lost, with a warning, when it is ingested.
     only = envelope.events[0] if len(envelope.events) == 1 else None
-    if only is not None and len(payload.json) > rules.event_limit and only.size_bytes > rules.event_limit:
+    if only is not None and len(text) > rules.event_limit and only.size_bytes > rules.event_limit:
         raise Refusal(413, "maximum event size exceeded")
+    return envelope
+
+
+def _path(scope: MutableMapping[str, Any]) -> str:
+    return str(scope.get("path", "")).rstrip("/")
+
+
+def _read(request: Request, rules: PathRules) -> _Read:
+    text = request.body or request.query.data.encode()
+    try:
+        payload = decode_payload(
+            request.body,
+            request.query,
+            content_type=request.content_type,
+            content_encoding=request.content_encoding,
+            legacy=rules.legacy,
+            limit_bytes=rules.body_limit,
+        )
+        text = payload.json
+        envelope = _envelope(text, rules)
+    except Refusal as refusal:
+        refusal.tokens = refusal.tokens or tokens_in(text)
+        raise
     return _Read(envelope.token, len(envelope.events), payload.stored, payload.is_gzip)

@@ -6,6 +6,7 @@ form only.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -70,6 +71,7 @@ NOBODY = frozenset(
 """Distinct ids, in lower case, that stand for no particular person: their events are stored without one."""
 
 _MOMENT = anchored(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)", ASCII).fullmatch
+PERFORMANCE_DROPPED = "dropped_performance_event"
 _PERSONLESS = b'"$process_person_profile":false'
 
 
@@ -106,6 +108,13 @@ class V1Batch:
     body: bytes
     accepted: int
     results: dict[str, dict[str, str]]
+
+    def refused(self) -> Mapping[str, int]:
+        """Return the number of events that are left out, by the reason, without those that nobody misses."""
+        outcomes = [outcome for outcome in self.results.values() if outcome["result"] == "drop"]
+        reasons = Counter(outcome["details"] for outcome in outcomes)
+        del reasons[PERFORMANCE_DROPPED]
+        return reasons
 
 
 class _Options(msgspec.Struct, gc=False):
@@ -292,7 +301,7 @@ def _fault(event: _Event, max_event_bytes: int) -> str | None:
     if len(event.event.encode()) > MAX_EVENT_NAME_BYTES:
         return "event_name_too_long"
     if event.event == PERFORMANCE_EVENT:
-        return "dropped_performance_event"
+        return PERFORMANCE_DROPPED
     if not event.distinct_id:
         return "missing_distinct_id"
     if len(event.distinct_id) > MAX_DISTINCT_ID_CHARS:

@@ -46,6 +46,9 @@ class V1Endpoint:
             head = read_head(headers)
             self._capture.recognise(head, scope)
         except V1Refusal as refusal:
+            scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").strip().partition(" ")
+            if scheme.lower() == "bearer":
+                self._tell(token.strip(), scope, refusal)
             await discard_body(scope, receive)
             await _refuse(send, refusal, echoed)
             return
@@ -54,6 +57,7 @@ class V1Endpoint:
             raw = await self._read(scope, receive, limits.v1_wire_body, limits.body_timeout_s)
             batch = await self._capture.accept_v1(raw, head, ip=client_ip(scope), scope=scope)
         except V1Refusal as refusal:
+            self._tell(head.token, scope, refusal)
             await _refuse(send, refusal, echoed)
             return
         except Refusal as refusal:
@@ -62,6 +66,9 @@ class V1Endpoint:
             return
         EVENTS.inc(batch.accepted)
         await send_answer(send, 200, orjson.dumps({"results": batch.results}), JSON, echoed)
+
+    def _tell(self, token: str, scope: Scope, refusal: V1Refusal) -> None:
+        self._capture.tell([token], scope, refusal.status, refusal.description)
 
     async def _read(self, scope: Scope, receive: Receive, limit_bytes: int, timeout_s: float) -> bytes:
         try:
