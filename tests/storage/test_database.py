@@ -6,14 +6,16 @@ import multiprocessing
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import MetaData, func, insert, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from tests.databases import ENGINES, template
 from tests.waiting import PATIENCE_S
@@ -33,6 +35,7 @@ from hoglab.storage.database import (
     tables,
     to_micros,
 )
+from hoglab.storage.database.sqlite import connections
 from hoglab.storage.database.tables.base import CHECKPOINT_PAGES
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -435,6 +438,42 @@ def test_processes_that_open_an_empty_directory_together_agree(tmp_path: Path) -
     database = Database.open(path)
     assert names(database) == ["0", "1", "2"]
     database.dispose()
+
+
+def test_a_file_is_opened_that_another_process_begins_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite itself does not wait for it, however long the busy timeout is."""
+    path = tmp_path / "hoglab.db"
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            other.execute("COMMIT")
+
+    monkeypatch.setattr(
+        connections, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: float(len(pauses)))
+    )
+    connections.connect(path, MetaData()).close()
+    assert len(pauses) == 3
+    other.execute("BEGIN IMMEDIATE")
+    with closing(connections.connect(path, MetaData())) as again:  # the mode is kept, so that nobody waits
+        assert again.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    other.close()
+
+
+def test_a_file_that_stays_locked_is_told_as_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "hoglab.db"
+    moments = iter(range(0, 10_000, 7))
+    fast = SimpleNamespace(sleep=lambda _: None, monotonic=lambda: float(next(moments)))
+    monkeypatch.setattr(connections, "time", fast)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(DatabaseBusyError):
+            connections.connect(path, MetaData())
 
 
 @pytest.mark.parametrize("damage", [b"\xa0", b"\x00", b"x"])

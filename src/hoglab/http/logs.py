@@ -6,16 +6,44 @@ import logging
 import sys
 from collections.abc import Mapping, MutableMapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
 import orjson
 import structlog
 
 from hoglab.patterns import IGNORECASE, searched
+from hoglab.storage.database.errors import (
+    DatabaseBusyError,
+    DatabaseFullError,
+    DatabaseMovedError,
+    DatabaseUnreachableError,
+    explain,
+)
+from hoglab.storage.event_log import EventLogFullError
+from hoglab.storage.event_store import (
+    EventStoreUnavailableError,
+    QueryCancelledError,
+    QueryMemoryError,
+    QueryTimeoutError,
+)
 from hoglab.terminal import line, plain
 
 if TYPE_CHECKING:
     from structlog.typing import Processor
+
+EXPECTED_FAULTS: Final[tuple[type[Exception], ...]] = (
+    DatabaseBusyError,
+    DatabaseFullError,
+    DatabaseMovedError,
+    DatabaseUnreachableError,
+    EventLogFullError,
+    EventStoreUnavailableError,
+    QueryCancelledError,
+    QueryMemoryError,
+    QueryTimeoutError,
+    ConnectionError,
+)
+"""Faults of what a server depends on: where in the program they were met says nothing, so they have no traceback."""
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["console", "json"]
@@ -34,6 +62,7 @@ def configure_logging(level: Level = "info", form: Format = "console", stream: T
     stream = stream or sys.stderr
     shared: list[Processor] = [
         _with_request_id,
+        _with_reason,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -84,6 +113,27 @@ def _with_request_id(_logger: Any, _method: str, event: MutableMapping[str, Any]
     request_id = _request_id.get(None)
     if request_id is not None:
         event.setdefault("request_id", request_id)
+    return event
+
+
+def expected_fault(error: BaseException) -> Exception | None:
+    """Return what is known of an error that a server must expect, such as a database that is busy or away; else None.
+
+    Its text is one line. Errors of database drivers are translated.
+    """
+    known = error if isinstance(error, EXPECTED_FAULTS) else explain(error, "the database")
+    return known if isinstance(known, EXPECTED_FAULTS) else None
+
+
+def _with_reason(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
+    """Return an event with the reason of an expected fault in place of its traceback."""
+    given = event.get("exc_info")
+    error = sys.exception() if given is True else given[1] if isinstance(given, tuple) else given
+    fault = expected_fault(error) if isinstance(error, BaseException) else None
+    if fault is not None:
+        del event["exc_info"]
+        event.setdefault("reason", str(fault) or type(fault).__name__)
+        event["fault"] = type(fault).__name__
     return event
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ SPARE_PAGES = 2_048
 GIVEN_BACK_PAGES = 4_096
 """Pages that are given back at once: a writer has to wait so long."""
 
+SWITCH_RETRY_S = 0.01
+"""Pause between attempts to switch a file to a write-ahead log while another process writes to it."""
 IDLE_READERS = 8
 MAX_READERS = 72
 """Read connections kept open, and open at most (more than the threads of a server, so that none waits)."""
@@ -68,7 +71,7 @@ def connect(
             if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
                 for name, value in metadata.info.get("sqlite_file", {}).items():
                     connection.execute(f"PRAGMA {name}={value}")
-            connection.execute("PRAGMA journal_mode=WAL")
+            _write_ahead(connection)
             connection.execute(f"PRAGMA synchronous={'FULL' if waits else 'NORMAL'}")
             connection.execute(f"PRAGMA mmap_size={MMAP_BYTES}")
             connection.execute(f"PRAGMA journal_size_limit={WAL_KEPT_BYTES}")
@@ -87,6 +90,23 @@ def connect(
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise explain(error, str(path)) or DatabaseUnreadableError(f"{path}: {error}") from error
     return connection
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch a file to a write-ahead log, if it has none yet.
+
+    SQLite does not wait for another process that is just doing the same: it fails at once, whatever the busy timeout.
+    """
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        else:
+            return
+        time.sleep(SWITCH_RETRY_S)
 
 
 class SqliteConnections:
