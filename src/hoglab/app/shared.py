@@ -58,7 +58,7 @@ class SharedServices:
 
         database = engines.database
         self.people = people = PersonService(database)
-        self.refused = RefusedRequests(database, engines.now or utc_now)
+        self.refused = RefusedRequests(database, engines.now)
         self.capture = capture = opened(
             Capture(
                 engines.accepting,
