@@ -16,6 +16,7 @@ from tests.analysis.events import Event
 from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought
 
 from hoglab.analysis.cancellation import Cancellation, cancellable
+from hoglab.analysis.definitions import planned_inputs
 from hoglab.analysis.errors import ComputationError
 from hoglab.analysis.execution.computer import Computer
 from hoglab.analysis.planning import experiment_simulation
@@ -74,6 +75,7 @@ def ask(lab: Lab, kind: str, metric: dict[str, Any], *, status: int = 200, **fie
     return lab.query(query, status=status)
 
 
+HALVES = [{"key": "control", "split_percent": 50}, {"key": "test", "split_percent": 50}]
 VISIT = {"kind": "EventsNode", "event": "visit"}
 
 
@@ -102,6 +104,55 @@ def test_what_can_be_found_has_the_power_that_was_asked_for(lab: Lab) -> None:
     effects = [row["effect"] for row in answer["detectable"] if row["effect"] is not None]
     assert effects == sorted(effects, reverse=True)
     assert len(effects) >= 2
+
+
+def test_an_experiment_can_be_planned_before_it_is_saved(lab: Lab) -> None:
+    """The settings of the body that would create it give the plan of the saved experiment."""
+    saved = ask(lab, "ExperimentPlanQuery", REVENUE, exposure=VISIT, effects=[0.2])
+    described = {
+        "parameters": {"feature_flag_variants": HALVES, "rollout_percentage": 100},
+        "stats_config": {"method": "frequentist"},
+    }
+
+    def planned(**changes: Any) -> dict[str, Any]:
+        fields = {"experiment_id": None, "experiment": described | changes}
+        return ask(lab, "ExperimentPlanQuery", REVENUE, exposure=VISIT, effects=[0.2], **fields)
+
+    unsaved = planned()
+    assert [unsaved[name] for name in ("effects", "detectable")] == [
+        saved[name] for name in ("effects", "detectable")
+    ]
+    (whole,) = unsaved["effects"]
+    thirds = [{"key": key, "split_percent": share} for key, share in zip("abc", (34, 33, 33), strict=True)]
+    (of_three,) = planned(parameters={"feature_flag_variants": thirds})["effects"]
+    assert of_three["people"] == pytest.approx(whole["people"] * 1.5, rel=0.02)
+    (of_a_tenth,) = planned(parameters=described["parameters"] | {"rollout_percentage": 10})["effects"]
+    assert of_a_tenth["people"] == whole["people"]
+    assert of_a_tenth["days"] == pytest.approx(whole["days"] * 10, rel=0.2)
+    (sequential,) = planned(
+        stats_config={"method": "frequentist", "frequentist": {"sequential_testing_enabled": True}}
+    )["effects"]
+    assert sequential["people"] > whole["people"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"experiment_id": 1}, "not both"),
+        ({"experiment": {"parameters": {"rollout_percentage": 0}}}, "rollout_percentage is 0"),
+        ({"experiment": {"parameters": {"rollout_percentage": "x"}}}, "between 0 and 100"),
+        ({"experiment": {"stats_config": {"method": "tarot"}}}, "Invalid stats method"),
+        ({"experiment": {"stats_config": {"baseline_variant_key": "x"}}}, "Invalid baseline_variant_key"),
+        ({"experiment": {"exposure_criteria": {"exposure_config": {"event": ""}}}}, "Invalid exposure"),
+        ({"experiment": {"parameters": {"feature_flag_variants": [{"key": "a"}]}}}, "split_percent"),
+    ],
+)
+def test_an_unsaved_experiment_is_checked_as_when_it_is_saved(
+    lab: Lab, fields: dict[str, Any], message: str
+) -> None:
+    described = {"experiment_id": None, "experiment": {}} | fields
+    answer = ask(lab, "ExperimentPlanQuery", REVENUE, status=400, **described)
+    assert message in answer["detail"]
 
 
 def test_without_an_event_everybody_counts(lab: Lab) -> None:
@@ -190,8 +241,9 @@ def test_a_simulation_that_is_cancelled_gives_no_answer(lab: Lab, monkeypatch: p
     query = {"kind": "ExperimentSimulationQuery", "experiment_id": 1, "metric": REVENUE, "history_days": 14}
     project = lab.accounts.project(1)
     assert project is not None
+    inputs = planned_inputs(lab.service.database, project, query)
     with cancellable(cancellation), pytest.raises(ComputationError, match="cancelled"):
-        simulation_answer(lab.service.plan_of(project, 1), query, NOW, lab.service.computer)
+        simulation_answer(inputs, query, NOW, lab.service.computer)
     assert len(drawn) < 100  # of twenty thousand
 
 

@@ -16,11 +16,13 @@ from hoglab.analysis.api.schemas import KINDS
 from hoglab.analysis.definitions import (
     METRIC_TYPES,
     ExperimentInputs,
+    PlannedInputs,
     inputs_asked,
     is_computed,
     is_id,
     listed,
     named_cohorts,
+    planned_inputs,
 )
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.hogql import check_hogql, hogql_answer, read_hogql, unwrapped
@@ -241,7 +243,7 @@ class LiveResults:
             **options,
         )
 
-    def _table_state(self, inputs: ExperimentInputs, metric: object) -> str | None:
+    def _table_state(self, inputs: ExperimentInputs | PlannedInputs, metric: object) -> str | None:
         """Return the digest of a metric's files, as an answer from other files does not count; None without tables."""
         tables = inputs.tables_of(metric) if isinstance(metric, Mapping) else ()
         return self._service.computer.state_of_tables(tables)
@@ -309,10 +311,10 @@ class LiveResults:
         self,
         project: Project,
         query: Mapping[str, Any],
-        answer: Callable[[ExperimentInputs, Mapping[str, Any], datetime, Computer], dict[str, Any]],
+        answer: Callable[[PlannedInputs, Mapping[str, Any], datetime, Computer], dict[str, Any]],
     ) -> PreparedQuery:
-        parts = [part for part in query.values() if isinstance(part, Mapping)]
-        inputs = self._inputs_asked(project, query, *parts)
+        parts = [part for name, part in query.items() if name != "experiment" and isinstance(part, Mapping)]
+        inputs = planned_inputs(self._service.database, project, query, *parts)
         return self._prepare(
             project,
             (

@@ -21,7 +21,7 @@ from hoglab.analysis.results.schemas import (
     VariantRowOut,
 )
 from hoglab.experiments.definitions.metrics import ExperimentMetric
-from hoglab.experiments.wire.setting_schemas import ExposureCriteria
+from hoglab.experiments.wire.setting_schemas import ExposureCriteria, PlannedExperiment
 from hoglab.http.fields.fields import Choice, WireModel
 from hoglab.http.fields.notes import Note, Notes
 from hoglab.http.fields.unknown_keys import Keys
@@ -121,6 +121,7 @@ QUESTIONS: Notes = {
     "exposure_query": "Query for the exposures, as the former engine has it.",
     "funnels_query": "The funnel, as the former engine has it.",
     "exposure": "The event by which the experiment will meet people.",
+    "experiment": "An experiment that is not saved, in place of `experiment_id`.",
     "effects": Note("Relative effects to plan for.", [0.05]),
     "power": Note("The probability of finding an effect.", 0.8),
     "effect": Note("The relative effect that is simulated.", 0.05),
@@ -421,6 +422,7 @@ class _FromHistory(_Question):
     """Common fields of queries about the past of a project's people."""
 
     metric: ExperimentMetric | None = None
+    experiment: PlannedExperiment | None = None
     history_days: Any = None
     exposure: Any = None
 

@@ -19,6 +19,7 @@ from hoglab.analysis.definitions.flag_properties import flag_property_seen
 from hoglab.analysis.definitions.metric_parser import METRIC_TYPES, MetricParser, listed, window_us
 from hoglab.analysis.definitions.metric_problems import Named, exposure_problem, metric_problem
 from hoglab.analysis.definitions.naming import NO_LABEL, metrics_of, value_label
+from hoglab.analysis.definitions.planned_inputs import PlannedInputs, planned_inputs
 
 __all__ = [
     "FINAL_AFTER",
@@ -27,6 +28,7 @@ __all__ = [
     "ExperimentInputs",
     "MetricParser",
     "Named",
+    "PlannedInputs",
     "SeriesKey",
     "ShownMetric",
     "action_matches",
@@ -41,6 +43,7 @@ __all__ = [
     "metrics_of",
     "named_by_exposures",
     "named_cohorts",
+    "planned_inputs",
     "query_to",
     "read_inputs",
     "value_label",

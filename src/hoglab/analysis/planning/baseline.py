@@ -30,7 +30,7 @@ from hoglab.analysis.query.model import (
 from hoglab.statistics import DifferenceType, RefusalError, StatisticsConfig, SufficientStatistics
 
 if TYPE_CHECKING:
-    from hoglab.analysis.definitions import ExperimentInputs
+    from hoglab.analysis.definitions import PlannedInputs
     from hoglab.analysis.execution import Computer
 
 EVERYBODY = "history"
@@ -100,9 +100,7 @@ class History:
         return self.people + round((days - len(self.newcomers)) * self._recent_rate)
 
 
-def history_of(
-    inputs: ExperimentInputs, query: Mapping[str, Any], now: datetime, computer: Computer
-) -> History:
+def history_of(inputs: PlannedInputs, query: Mapping[str, Any], now: datetime, computer: Computer) -> History:
     """Return the history that a query asks for. Raises `DefinitionError` and `ComputationError`."""
     question = _question(inputs, query, now)
     everybody = replace(question, span=replace(question.span, days=_grid(question)), matured_only=False)
@@ -117,7 +115,7 @@ def history_of(
     return History(question, statistics, list(dropwhile(lambda count: count == 0, newcomers)))
 
 
-def _question(inputs: ExperimentInputs, query: Mapping[str, Any], now: datetime) -> Question:
+def _question(inputs: PlannedInputs, query: Mapping[str, Any], now: datetime) -> Question:
     metric = query.get("metric")
     if not isinstance(metric, Mapping):
         raise DefinitionError("metric is required")
@@ -145,7 +143,7 @@ def _question(inputs: ExperimentInputs, query: Mapping[str, Any], now: datetime)
     )
 
 
-def _met_by(inputs: ExperimentInputs, query: Mapping[str, Any]) -> EventSource:
+def _met_by(inputs: PlannedInputs, query: Mapping[str, Any]) -> EventSource:
     """Return the event by which the experiment meets people: the requested one, that of its custom exposure, or any."""
     exposure = query.get("exposure")
     if exposure is None:

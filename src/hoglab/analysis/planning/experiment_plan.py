@@ -6,6 +6,7 @@ An extension of the ``/query`` endpoint. Source of the arithmetic: `hoglab.stati
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from math import ceil, sqrt
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from hoglab.analysis.planning.baseline import History, history_object, history_o
 from hoglab.statistics import RefusalError, StatisticsConfig, power_at, sample_size_for
 
 if TYPE_CHECKING:
-    from hoglab.analysis.definitions import ExperimentInputs
+    from hoglab.analysis.definitions import PlannedInputs
     from hoglab.analysis.execution import Computer
 
 DEFAULT_POWER = 0.8
@@ -31,70 +32,88 @@ PRECISION = 1.001
 
 
 def plan_answer(
-    inputs: ExperimentInputs, query: Mapping[str, Any], now: datetime, computer: Computer
+    inputs: PlannedInputs, query: Mapping[str, Any], now: datetime, computer: Computer
 ) -> dict[str, Any]:
     """Return the answer to an ``ExperimentPlanQuery``."""
     effects, power = _effects(query), share(query, "power", DEFAULT_POWER)
     history = history_of(inputs, query, now, computer)
-    config = inputs.calculation.statistics
-    shares = _shares(inputs)
+    design = _design(inputs, power)
     return {
         "kind": "ExperimentPlanQuery",
         "history": history_object(history, query),
-        "method": str(config.method),
-        "difference_type": str(config.inference_config.difference_type),
+        "method": str(design.config.method),
+        "difference_type": str(design.config.inference_config.difference_type),
         "power": power,
-        "effects": [_needed(history, config, effect, power, shares) for effect in effects],
-        "detectable": [_detectable(history, config, days, power, shares) for days in PLANNED_DAYS],
+        "effects": [_needed(history, design, effect) for effect in effects],
+        "detectable": [_detectable(history, design, days) for days in PLANNED_DAYS],
     }
 
 
-def _shares(inputs: ExperimentInputs) -> tuple[float, float]:
-    """Return the shares of the baseline or the smallest other variant: of all people, and of the two."""
-    filters = {} if inputs.flag is None else inputs.flag.filters
-    rollout = {
-        variant["key"]: float(variant.get("rollout_percentage") or 0)
-        for variant in (filters.get("multivariate") or {}).get("variants") or []
-    }
-    compared = inputs.calculation.variants
+@dataclass(frozen=True, slots=True)
+class _Design:
+    """Parts of an experiment that decide how many people it takes."""
+
+    config: StatisticsConfig
+    power: float
+    both: float
+    """Share of all people in the baseline or the smallest other variant."""
+    test_share: float
+    """Share of the smallest other variant among these two."""
+    reach: float
+    """Share of the people of the history who take part."""
+
+
+def _design(inputs: PlannedInputs, power: float) -> _Design:
+    rollout, compared = inputs.shares, inputs.calculation.variants
     key = inputs.calculation.statistics.baseline_key(compared) if compared else ""
     baseline = rollout.get(key, 0.0) if key in compared else 0.0
     smallest = min((rollout.get(other, 0.0) for other in compared if other != key), default=0.0)
     if baseline <= 0 or smallest <= 0:
         raise DefinitionError("A plan needs a baseline and other variants, all with a share of the people.")
-    return (baseline + smallest) / sum(rollout.values()), smallest / (baseline + smallest)
+    if inputs.reach <= 0:
+        raise DefinitionError("Nobody takes part: parameters.rollout_percentage is 0.")
+    both = baseline + smallest
+    return _Design(
+        config=inputs.calculation.statistics,
+        power=power,
+        both=both / sum(rollout.values()),
+        test_share=smallest / both,
+        reach=inputs.reach,
+    )
 
 
-def _needed(
-    history: History, config: StatisticsConfig, effect: float, power: float, shares: tuple[float, float]
-) -> dict[str, Any]:
+def _needed(history: History, design: _Design, effect: float) -> dict[str, Any]:
     """Return the numbers of people and days that an effect takes; null where no size is enough or possible."""
-    both, test_share = shares
     people: int | None = None
     try:
         samples = sample_size_for(
-            config, history.statistics, history.in_unit(config, effect), test_share=test_share, power=power
+            design.config,
+            history.statistics,
+            history.in_unit(design.config, effect),
+            test_share=design.test_share,
+            power=design.power,
         )
-        people = ceil(samples / history.samples_per_person / both)
+        people = ceil(samples / history.samples_per_person / design.both)
     except (RefusalError, ValueError):
         pass
-    return {"effect": effect, "people": people, "days": None if people is None else history.days_for(people)}
+    days = None if people is None else history.days_for(ceil(people / design.reach))
+    return {"effect": effect, "people": people, "days": days}
 
 
-def _detectable(
-    history: History, config: StatisticsConfig, days: int, power: float, shares: tuple[float, float]
-) -> dict[str, Any]:
+def _detectable(history: History, design: _Design, days: int) -> dict[str, Any]:
     """Return the least increase that a number of days detects with that power; null where none is."""
-    both, test_share = shares
-    people = history.people_after(days)
-    samples = round(people * both * history.samples_per_person)
+    people = round(history.people_after(days) * design.reach)
+    samples = round(people * design.both * history.samples_per_person)
 
     def is_found(effect: float) -> bool:
-        difference = history.in_unit(config, effect)
+        difference = history.in_unit(design.config, effect)
         try:
-            return power_at(config, history.statistics, difference, samples, test_share=test_share) >= power
+            power = power_at(
+                design.config, history.statistics, difference, samples, test_share=design.test_share
+            )
         except (RefusalError, ValueError):
             return False
+        return power >= design.power
 
     low = high = SMALLEST_EFFECT
     while not is_found(high):

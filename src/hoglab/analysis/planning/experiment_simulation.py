@@ -28,7 +28,7 @@ from hoglab.analysis.query.model import (
 from hoglab.statistics import BayesianConfig, FrequentistConfig, StatisticsConfig
 
 if TYPE_CHECKING:
-    from hoglab.analysis.definitions import ExperimentInputs
+    from hoglab.analysis.definitions import PlannedInputs
     from hoglab.analysis.execution import Computer
 
 MAX_PEOPLE = 20_000
@@ -46,7 +46,7 @@ MAX_SEED = 2**32
 
 
 def simulation_answer(
-    inputs: ExperimentInputs, query: Mapping[str, Any], now: datetime, computer: Computer
+    inputs: PlannedInputs, query: Mapping[str, Any], now: datetime, computer: Computer
 ) -> dict[str, Any]:
     """Return the answer to an ``ExperimentSimulationQuery``."""
     effect = number(query, "effect", DEFAULT_EFFECT)

@@ -227,6 +227,21 @@ class ExperimentParameters(WireModel):
     pause_on_harm: Any = None
 
 
+class PlannedExperiment(WireModel):
+    """Settings of an experiment that is not saved, as far as its plan depends on them."""
+
+    notes: ClassVar[Notes] = {
+        "parameters": "Its variants, and the group type that it is about, as in the body that creates it.",
+        "stats_config": "Its statistical settings.",
+        "exposure_criteria": "Its exposure criteria.",
+    }
+    closed = True
+
+    parameters: ExperimentParameters | None = None
+    stats_config: StatsConfig | None = None
+    exposure_criteria: ExposureCriteria | None = None
+
+
 class HoldoutGroup(WireModel):
     """The share of everybody who is held out."""
 
