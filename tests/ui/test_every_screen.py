@@ -19,6 +19,8 @@ SCREENS = {
     "experiments": ("/p/1/experiments", "Lopsided"),
     "results": ("/p/1/experiments/{checkout}?open={metric}", "What it counts"),
     "a critical finding": ("/p/1/experiments/{lopsided}", "Do not decide"),
+    "new experiment": ("/p/1/experiments/new", "At the launch"),
+    "form of a running experiment": ("/p/1/experiments/{checkout}/edit", "planned for"),
     "set-up of an experiment": ("/p/1/experiments/{checkout}?tab=setup", "Who takes part"),
     "health": ("/p/1/experiments/{lopsided}?tab=health", "Checked"),
     "history": ("/p/1/experiments/{checkout}?tab=history", "start date"),

@@ -79,6 +79,7 @@ def test_13_7_2_hostile_names(page: Page, lab: Lab, hostile: dict[str, Any]) -> 
         f"{path}?tab=setup": "Who takes part",
         f"{path}?tab=history": "History",
         "/p/1/experiments": "One-page checkout",
+        f"{path}/edit": "In short",
         f"/p/1/events?{urlencode({'event': HOSTILE, 'columns': f'link,long,{HOSTILE}'})}": "events shown",
         f"/p/1/events/{found['uuid']}": "Properties",
         f"/p/1/person/{quote(found['distinct_id'], safe='')}": "Newest events",

@@ -11,7 +11,7 @@ const MAX_TOTAL = 12_000
 const MAX_PACKAGES = 25
 const GENERATED = "api/schema.d.ts"
 // Each folder may import those after it; screens are all other folders.
-const LAYERS = ["app", "screens", "plots", "kit", "api", "lib"]
+const LAYERS = ["app", "screens", "filters", "plots", "kit", "api", "lib"]
 const BESIDE = new Map([["api", new Set(["lib"])], ["plots", new Set(["kit", "lib"])]])
 const CAMEL_SVG = new Set(
   ("textAnchor strokeWidth strokeDasharray strokeLinecap strokeLinejoin strokeOpacity fillOpacity fillRule clipPath clipRule stopColor " +

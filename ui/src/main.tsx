@@ -9,6 +9,7 @@ import "./styles/shell.css"
 import "./styles/kit.css"
 import "./styles/plots.css"
 import "./styles/screens.css"
+import "./styles/form.css"
 
 apply()
 const session = start()

@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest"
-import { changesOf, type Draft, differencesOf, draftOf, equalised, faultOf, NEW, problemsOf, sentenceOf, typedValue } from "../src/flags/draft"
+import { changesOf, type Draft, differencesOf, draftOf, faultOf, NEW, problemsOf, sentenceOf } from "../src/flags/draft"
+import { typedValue } from "../src/filters/property"
+import { equalised } from "../src/lib/split"
 import { stateAfter } from "../src/flags/History"
 import type { Flag } from "../src/flags/model"
 import { rolloutText } from "../src/lib/rules"

@@ -1,6 +1,7 @@
 // Who is logged in, and what they may do. The credential itself is a cookie that scripts cannot read.
 
 import { useReducer, useEffect } from "preact/hooks"
+import { dropDrafts } from "../lib/drafts"
 import { prefer, preference } from "../lib/storage"
 import { address, type Answer, note, send } from "./client"
 
@@ -35,6 +36,7 @@ export async function logIn(proof: { token: string } | { personal_api_key: strin
 
 export async function logOut(): Promise<void> {
   await send("DELETE", address("/api/session/"))
+  dropDrafts()
   set(null)
 }
 

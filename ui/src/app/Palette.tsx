@@ -62,6 +62,7 @@ function moveRow(by: number): void {
 
 const PAGES = (project: string): Command[] => [
   { text: "Experiments", kind: "Go to", to: `/p/${project}/experiments` },
+  { text: "New experiment", kind: "Create", to: `/p/${project}/experiments/new` },
   { text: "Flags", kind: "Go to", to: `/p/${project}/flags` },
   { text: "New flag", kind: "Create", to: `/p/${project}/flags/new` },
   { text: "Live events", kind: "Go to", to: `/p/${project}/events/live` },

@@ -37,6 +37,7 @@ interface Route {
 }
 
 const list = screen(() => import("../experiments/List"))
+const form = screen(() => import("../experiments/form/Form"))
 const results = screen(() => import("../experiments/Results"))
 const explorer = screen(() => import("../events/Explorer"))
 const live = screen(() => import("../events/Live"))
@@ -55,6 +56,8 @@ const keys = screen(() => import("../settings/Keys"))
 export const ROUTES: readonly Route[] = [
   { pattern: "/p/:project", load: list, section: "experiments", scope: "experiment:read" },
   { pattern: "/p/:project/experiments", load: list, section: "experiments", scope: "experiment:read" },
+  { pattern: "/p/:project/experiments/new", load: form, section: "experiments", scope: "experiment:read" },
+  { pattern: "/p/:project/experiments/:id/edit", load: form, section: "experiments", scope: "experiment:read" },
   { pattern: "/p/:project/experiments/:id", load: results, section: "experiments", scope: "experiment:read", asks: asksOfExperiment },
   { pattern: "/p/:project/events", load: explorer, section: "events", scope: "query:read" },
   { pattern: "/p/:project/events/live", load: live, section: "live", scope: "query:read" },

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks"
 import { post, type Schemas } from "../api/client"
 import { invalidate } from "../api/queryCache"
 import { lacks } from "../api/session"
-import { Button, Menu } from "../kit/basics"
+import { Button, Link, Menu } from "../kit/basics"
 import { Confirm } from "../kit/dialog"
 import { Field } from "../kit/forms"
 import { toast } from "../kit/toasts"
@@ -39,6 +39,11 @@ export function Actions({ experiment, results, project }: Props) {
     <div class="actions">
       {actions.length > SHOWN && (
         <Menu label="More">{actions.slice(SHOWN).map(button)}</Menu>
+      )}
+      {!experiment.archived && missing === null && (
+        <Link class="button" to={pathOf("p", project, "experiments", experiment.id, "edit")}>
+          Edit
+        </Link>
       )}
       {actions.slice(0, SHOWN).map(button).reverse()}
       {open && <ActionDialog action={open} experiment={experiment} results={results} project={project} onClose={() => setOpen(null)} />}

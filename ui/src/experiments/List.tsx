@@ -4,13 +4,13 @@ import { useEffect, useState } from "preact/hooks"
 import { address } from "../api/client"
 import { useAddresses, useGet } from "../api/queryCache"
 import { useSession } from "../api/session"
-import { Button } from "../kit/basics"
+import { Button, Link } from "../kit/basics"
 import { Search, Select } from "../kit/forms"
 import { usePlace, useSettled, useTitle } from "../kit/hooks"
 import { Column, makersOf, MakerSelect, Pages } from "../kit/lists"
 import { Empty, Loaded } from "../kit/states"
 import { countText } from "../lib/format"
-import { ask } from "../lib/router"
+import { ask, pathOf } from "../lib/router"
 import { Row } from "./ListRow"
 import { bestOf, chunksOf, listQuery, MOST_SORTED, PAGE, sharedLimit, sorted, sortsHere, type Summary } from "./listing"
 
@@ -42,6 +42,9 @@ export default function Experiments({ project, zone }: { project: string; zone: 
     <>
       <header class="page-head">
         <h1 class="grow">Experiments</h1>
+        <Link class="button primary" to={pathOf("p", project, "experiments", "new")}>
+          New experiment
+        </Link>
       </header>
       <Filters known={makersOf(list.value?.results ?? [])} />
       <Loaded answer={list} rows={8}>
@@ -122,7 +125,12 @@ function Nothing({ filtered, project }: { filtered: boolean; project: string }) 
     <Empty title="No experiments yet" curl={curl}>
       <p>An experiment shows people different variants of something and finds out which one does better.</p>
       <p>Its feature flag decides who gets which variant, and its metrics decide which one does better.</p>
-      <p>Create the first one with a personal API key; <code>make run</code> starts a demo that has one.</p>
+      <p>
+        <Link class="button primary" to={pathOf("p", project, "experiments", "new")}>
+          Plan the first experiment
+        </Link>
+      </p>
+      <p>The API makes one as well; <code>make run</code> starts a demo that has one.</p>
     </Empty>
   )
 }

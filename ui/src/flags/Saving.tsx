@@ -1,38 +1,12 @@
 // Before a flag is saved: what changes, and what that means for a running experiment. After a refusal: what came between.
 
-import { Button, Name, Theirs } from "../kit/basics"
+import { Button, Name } from "../kit/basics"
+import { Differences } from "../kit/differences"
 import { Confirm } from "../kit/dialog"
 import { makerText } from "../kit/lists"
 import { clipped, visible } from "../lib/format"
-import { type Difference, type Draft, differencesOf, draftOf } from "./draft"
+import { type Draft, differencesOf, draftOf } from "./draft"
 import { type Flag, runningOf } from "./model"
-
-export function Differences({ lines, before = "Before", after = "After" }: { lines: readonly Difference[]; before?: string; after?: string }) {
-  return (
-    <div class="scroll" tabindex={0} role="region" aria-label="What changes">
-      <table class="diff">
-        <thead>
-          <tr>
-            <th scope="col">Field</th>
-            <th scope="col">{before}</th>
-            <th scope="col">{after}</th>
-          </tr>
-        </thead>
-        <tbody>
-          {lines.map((line) => (
-            <tr key={line.label}>
-              <th scope="row">
-                <Name text={line.label} />
-              </th>
-              <td>{line.before === "" ? <span class="quiet">–</span> : <Theirs text={line.before} most={300} />}</td>
-              <td>{line.after === "" ? <span class="quiet">–</span> : <strong><Theirs text={line.after} most={300} /></strong>}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  )
-}
 
 interface SavingProps {
   flag: Flag

@@ -3,7 +3,8 @@
 import { useId } from "preact/hooks"
 import { Button } from "../kit/basics"
 import { clipped } from "../lib/format"
-import { type Draft, equalised, sumOf, type VariantDraft } from "./draft"
+import { equalised, sumOf, type VariantDraft } from "../lib/split"
+import type { Draft } from "./draft"
 
 interface Props {
   draft: Draft
@@ -26,7 +27,7 @@ export function Variants({ draft, change, fault, encrypted }: Props) {
     change({ variants: added })
   }
   const payloadOf = (key: string) => (text: string) => change({ payloads: { ...payloads, [key]: text } })
-  const sum = Number(sumOf(variants).toFixed(10))
+  const sum = sumOf(variants)
   return (
     <section class="card" aria-label="Variants and payloads">
       <h2>{variants.length ? "Variants" : "On or off"}</h2>

@@ -1,30 +1,18 @@
 // A flag while it is edited: the draft, what it is on the wire, what is wrong with it, and how it differs from what is stored.
 
+import { type Difference, differing } from "../kit/differences"
+import { type PropertyDraft, propertyOf, wireOfProperty } from "../filters/property"
 import type { Json } from "../lib/loose"
 import { list, object, text } from "../lib/loose"
-import { conditionText, WITHOUT_VALUE } from "../lib/rules"
+import { conditionText } from "../lib/rules"
+import { sumOf, type VariantDraft } from "../lib/split"
 import type { Flag } from "./model"
-
-export interface PropertyDraft {
-  type: string
-  key: string
-  operator: string
-  value: unknown
-  /** What the wire has besides, kept as it is. */
-  rest: Json
-}
 
 export interface ConditionDraft {
   properties: readonly PropertyDraft[]
   share: string
   /** The variant that everybody of this condition gets; empty: one is drawn. */
   variant: string
-  rest: Json
-}
-
-export interface VariantDraft {
-  key: string
-  share: string
   rest: Json
 }
 
@@ -41,15 +29,8 @@ export interface Draft {
   payloads: Readonly<Record<string, string>>
 }
 
-const LISTS: ReadonlySet<string> = new Set(["exact", "is_not"])
-export const NO_PROPERTY: PropertyDraft = { type: "person", key: "", operator: "exact", value: [], rest: {} }
 export const NO_CONDITION: ConditionDraft = { properties: [], share: "100", variant: "", rest: {} }
 export const NEW: Draft = { key: "", name: "", tags: "", persists: false, by: "", conditions: [{ ...NO_CONDITION, share: "0" }], variants: [], payloads: {} }
-
-function propertyOf({ type, key, operator, value, ...rest }: Json): PropertyDraft {
-  const kind = text(type) ?? "person"
-  return { type: kind, key: String(key ?? ""), operator: text(operator) ?? (kind === "cohort" ? "in" : "exact"), value, rest }
-}
 
 function conditionOf({ properties, rollout_percentage: share, variant, ...rest }: Json): ConditionDraft {
   return { properties: list(properties).map(propertyOf), share: typeof share === "number" ? String(share) : "100", variant: text(variant) ?? "", rest }
@@ -70,18 +51,6 @@ export function draftOf(flag: Flag): Draft {
   }
 }
 
-/** A condition's value as a field shows it: lists by commas. */
-export function shownValue(value: unknown): string {
-  return Array.isArray(value) ? value.map(String).join(", ") : String(value ?? "")
-}
-
-/** What somebody typed as a value, as the operator takes it. */
-export function typedValue(written: string, { type, operator }: Pick<PropertyDraft, "type" | "operator">): unknown {
-  if (type === "flag") return written === "true" ? true : written === "false" ? false : written
-  if (type === "cohort") return Number(written) || 0
-  return LISTS.has(operator) ? written.split(",").map((part) => part.trim()).filter(Boolean) : written
-}
-
 function tagsOf(tags: string): string[] {
   return [...new Set(tags.split(",").map((tag) => tag.trim()).filter(Boolean))]
 }
@@ -93,7 +62,7 @@ function wireOfCondition({ properties, share, variant, rest }: ConditionDraft, b
   return {
     ...rest,
     ...kind,
-    properties: properties.map(({ type, key, operator, value, rest: more }) => ({ ...more, type, key: type === "cohort" ? "id" : key, operator, ...(!WITHOUT_VALUE.has(operator) && { value }) })),
+    properties: properties.map(wireOfProperty),
     rollout_percentage: Number(share),
     variant: variant || null,
   }
@@ -141,7 +110,7 @@ export function problemsOf(draft: Draft): Record<string, string> {
   if (keys.some((key) => key === "")) found.multivariate = "Every variant needs a key."
   else if (new Set(keys).size < keys.length) found.multivariate = "Two variants have the same key."
   else if (draft.variants.some(({ share }) => !isShare(share))) found.multivariate = "The share of a variant is a number from 0 to 100."
-  else if (keys.length > 0 && Math.abs(sum - 100) > 1e-9) found.multivariate = `The shares sum to ${Number(sum.toFixed(10))}. They must sum to 100.`
+  else if (keys.length > 0 && Math.abs(sum - 100) > 1e-9) found.multivariate = `The shares sum to ${sum}. They must sum to 100.`
   for (const [key, value] of Object.entries(draft.payloads)) {
     if (value.trim() === "" || !(keys.length ? keys : ["true"]).includes(key)) continue
     try {
@@ -153,27 +122,11 @@ export function problemsOf(draft: Draft): Record<string, string> {
   return found
 }
 
-export function sumOf(variants: readonly VariantDraft[]): number {
-  return variants.reduce((sum, { share }) => sum + Number(share), 0)
-}
-
-/** The variants with equal shares, in hundredths, that sum to 100. */
-export function equalised(variants: readonly VariantDraft[]): VariantDraft[] {
-  const least = Math.floor(10_000 / variants.length)
-  return variants.map((variant, at) => ({ ...variant, share: String((least + (at < 10_000 - least * variants.length ? 1 : 0)) / 100) }))
-}
-
 /** One condition as a sentence: "25% of people where plan is pro get test". */
 export function sentenceOf({ share, properties, variant }: ConditionDraft, names: ReadonlyMap<string, string>, by: string): string {
   const who = by === "" ? "people" : "groups"
   const where = properties.map(({ type, key, operator, value }) => conditionText({ type, key: type === "flag" ? (names.get(key) ?? key) : key, operator, value, cohort_name: names.get(`cohort ${String(value)}`) }))
   return `${share}% of ${properties.length ? who : by === "" ? "everyone" : "all groups"}${where.length ? ` where ${where.join(" and ")}` : ""}${variant ? ` get ${variant}` : ""}`
-}
-
-export interface Difference {
-  label: string
-  before: string
-  after: string
 }
 
 function linesOf(draft: Draft, names: ReadonlyMap<string, string>): Map<string, string> {
@@ -187,9 +140,7 @@ function linesOf(draft: Draft, names: ReadonlyMap<string, string>): Map<string, 
 
 /** What differs between two states of a flag, in words. */
 export function differencesOf(before: Draft, after: Draft, names: ReadonlyMap<string, string>): Difference[] {
-  const [old, now] = [linesOf(before, names), linesOf(after, names)]
-  const labels = [...new Set([...old.keys(), ...now.keys()])]
-  return labels.map((label) => ({ label, before: old.get(label) ?? "", after: now.get(label) ?? "" })).filter((line) => line.before !== line.after)
+  return differing(linesOf(before, names), linesOf(after, names))
 }
 
 /** Where a refusal of the API belongs, and its text: the API names the place in the filters before the text. */

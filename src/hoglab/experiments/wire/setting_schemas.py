@@ -231,9 +231,9 @@ class PlannedExperiment(WireModel):
     """Settings of an experiment that is not saved, as far as its plan depends on them."""
 
     notes: ClassVar[Notes] = {
-        "parameters": "Its variants, and the group type that it is about, as in the body that creates it.",
-        "stats_config": "Its statistical settings.",
-        "exposure_criteria": "Its exposure criteria.",
+        "parameters": "Variants, rollout and group type, as in the body that creates the experiment.",
+        "stats_config": "Statistical settings.",
+        "exposure_criteria": "Exposure criteria.",
     }
     closed = True
 
