@@ -66,6 +66,13 @@ describe("a draft", () => {
     expect(object(body.parameters).variant_notes).toEqual({ b: "x" })
     expect(baselineOf(draft)).toBe("b")
   })
+  it.each([{ design: "group_sequential", spending: "pocock", analyses: 6 }, { design: "hybrid" }, { design: "group_sequential", analysis_days: [5, 9] }])("keeps a design: %j", (design) => {
+    const stats_config = { method: "frequentist", frequentist: { alpha: 0.05, difference_type: "RELATIVE", sequential_testing_enabled: false, ...design } }
+    const draft = draftOf({ ...EXPERIMENT, stats_config } as unknown as Experiment)
+    expect(draft.method).toBe(design.design)
+    expect(bodyOf(draft, null).stats_config).toEqual(stats_config)
+    expect(object(object(bodyOf({ ...draft, method: "frequentist" }, null).stats_config).frequentist).design).toBeUndefined()
+  })
   it("sends only what changed", () => {
     const draft = { ...draftOf(EXPERIMENT), name: "Two", conditions: [] }
     expect(changesOf(EXPERIMENT, draft, null)).toEqual({ fields: { name: "Two" }, groups: [{ properties: [], rollout_percentage: 40 }] })

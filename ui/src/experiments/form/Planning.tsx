@@ -32,13 +32,18 @@ export function Deciding({ draft, change, fault }: PartProps) {
           </label>
         ))}
       </fieldset>
+      {draft.method === "group_sequential" && (
+        <Field label="Analyses, the planned end included" error={fault("level")}>
+          {(given) => <input {...given} class="share" inputmode="numeric" placeholder="4" value={draft.analyses} onInput={(event) => change({ analyses: event.currentTarget.value.trim() })} />}
+        </Field>
+      )}
       <label class="check">
         <input type="checkbox" checked={draft.pausesOnHarm} onChange={(event) => change({ pausesOnHarm: event.currentTarget.checked })} /> Pause it by itself as soon as a variant is certainly worse
       </label>
       <details>
         <summary>Certainty, effects, CUPED, correction</summary>
         <div class="fields">
-          <Field label="Certainty in percent" error={fault("level")}>
+          <Field label="Certainty in percent" error={draft.method === "group_sequential" ? null : fault("level")}>
             {(given) => <input {...given} inputmode="decimal" value={draft.level} onInput={(event) => change({ level: event.currentTarget.value })} />}
           </Field>
           <Field label="Effects are shown">

@@ -15,8 +15,10 @@ export interface SharedDraft {
 }
 
 export const METHODS = [
-  ["frequentist", "Decide once, at the end", "Needs the fewest people. The verdict waits for the planned end."],
-  ["sequential", "Decide at any time", "May be read every day and stopped once it is clear. Takes about twice as many people."],
+  ["frequentist", "Decide once, at the end", "The shortest plan. The verdict waits for the planned end."],
+  ["group_sequential", "Decide at planned analyses", "A few looks, evenly spread. Often ends early; the plan is hardly longer."],
+  ["hybrid", "At any time if it is very clear, else at the end", "Stops early on large effects and looks once more at the planned end."],
+  ["sequential", "Decide at any time", "May be read every day, also after the planned end. Takes about twice as many people."],
   ["bayesian", "Chance to win", "Says how likely each variant is the better one. Decides at the planned end."],
 ] as const
 export type Method = (typeof METHODS)[number][0]
@@ -45,6 +47,8 @@ export interface Draft {
   metrics: readonly MetricDraft[]
   shared: readonly SharedDraft[]
   method: Method
+  /** How many analyses are planned, where the method has some; empty: as the server does. */
+  analyses: string
   /** Certainty in percent. */
   level: string
   relative: boolean
@@ -62,7 +66,7 @@ export interface Draft {
 
 export const NEW: Draft = {
   name: "", hypothesis: "", key: "", ownKey: false, isLinked: false, variants: [{ key: "control", share: "50", rest: {} }, { key: "test", share: "50", rest: {} }], rollout: "100", conditions: [], persists: false, holdout: "", exposure: "flag", exposureEvent: "", exposureAction: "",
-  exposureProperties: [], filtersTestAccounts: true, several: "exclude", metrics: [], shared: [], method: "frequentist", level: "95", relative: true, baseline: "", correction: "none", cuped: false, pausesOnHarm: false, effect: "10", days: "", people: "", rest: { parameters: {}, stats: {}, criteria: {} },
+  exposureProperties: [], filtersTestAccounts: true, several: "exclude", metrics: [], shared: [], method: "frequentist", analyses: "", level: "95", relative: true, baseline: "", correction: "none", cuped: false, pausesOnHarm: false, effect: "10", days: "", people: "", rest: { parameters: {}, stats: {}, criteria: {} },
 }
 
 /** The key that a name suggests: "New checkout!" is `new-checkout`. */
@@ -108,7 +112,8 @@ export function draftOf(experiment: Experiment): Draft {
     several: several === "first_seen" ? "first_seen" : "exclude",
     metrics,
     shared: experiment.saved_metrics.map((link) => ({ id: link.saved_metric, name: link.name, role: object(link.metadata).type === "secondary" ? "secondary" : "primary" })),
-    method: isBayesian ? "bayesian" : classic.sequential_testing_enabled === true ? "sequential" : "frequentist",
+    method: isBayesian ? "bayesian" : classic.design === "group_sequential" || classic.design === "hybrid" ? classic.design : classic.sequential_testing_enabled === true ? "sequential" : "frequentist",
+    analyses: typeof classic.analyses === "number" ? String(classic.analyses) : "",
     level: isBayesian ? percent(typeof other.ci_level === "number" ? other.ci_level : 0.95) : percent(1 - (typeof classic.alpha === "number" ? classic.alpha : 0.05)),
     relative: own.difference_type !== "ABSOLUTE",
     baseline: text(baseline) ?? "",
@@ -131,14 +136,15 @@ export function baselineOf({ baseline, variants }: Draft): string {
   return baseline || (variants.find(({ key }) => key === "control") ?? variants[0])?.key || ""
 }
 
-export function statsOf({ method, level, relative, baseline, correction, cuped, rest }: Draft): Json {
-  const [classic, other, variance] = [object(rest.stats.frequentist), object(rest.stats.bayesian), object(rest.stats.cuped)]
+export function statsOf({ method, analyses, level, relative, baseline, correction, cuped, rest }: Draft): Json {
+  const [{ design: _design, analyses: _analyses, ...classic }, other, variance] = [object(rest.stats.frequentist), object(rest.stats.bayesian), object(rest.stats.cuped)]
+  const design = method === "group_sequential" ? { design: method, ...(analyses && { analyses: Number(analyses) }) } : method === "hybrid" ? { design: method } : {}
   const type = { difference_type: relative ? "RELATIVE" : "ABSOLUTE" }
   const certainty = share(level)
   const own =
     method === "bayesian"
       ? { method: "bayesian", bayesian: { ...other, ci_level: certainty, ...type } }
-      : { method: "frequentist", frequentist: { ...classic, alpha: Number((1 - certainty).toPrecision(8)), ...type, sequential_testing_enabled: method === "sequential" } }
+      : { method: "frequentist", frequentist: { ...classic, alpha: Number((1 - certainty).toPrecision(8)), ...type, sequential_testing_enabled: method === "sequential", ...design } }
   return {
     ...rest.stats, ...own, ...(baseline && { baseline_variant_key: baseline }), ...(correction !== "none" && { multiple_testing_correction: correction }),
     ...((cuped || rest.stats.cuped !== undefined) && { cuped: { ...variance, enabled: cuped } }),
@@ -229,6 +235,7 @@ export function problemsOf(draft: Draft): Record<string, string> {
     if (problem !== null) found[`metric ${metric.id}`] = problem
   }
   if (!(Number(draft.level) >= 50 && Number(draft.level) < 100)) found.level = "The certainty is a number from 50 to below 100."
+  if (draft.method === "group_sequential" && draft.analyses !== "" && !(/^\d+$/.test(draft.analyses) && Number(draft.analyses) >= 2 && Number(draft.analyses) <= 20)) found.level = "The number of analyses is from 2 to 20."
   if (draft.effect.trim() !== "" && !(Number(draft.effect) > 0 && Number(draft.effect) <= 1000)) found.effect = "The effect is a number above 0."
   for (const name of ["days", "people"] as const) if (draft[name] !== "" && !(/^\d+$/.test(draft[name]) && Number(draft[name]) > 0)) found[name] = "This is a whole number, or empty."
   return found

@@ -64,6 +64,7 @@ export function summaryOf(draft: Draft, plan: Planned | null, actions: ReadonlyM
   else sentences.push(`A variant ships when it does better than ${quoted(baseline)} in ${listed(primary, "or")}${guardrails.length ? ` and does not harm ${listed(guardrails)}` : ""}.`)
   const length = lengthText(plannedOf(draft, plan))
   if (draft.method === "sequential") sentences.push(length === null ? "Its verdict may be acted on at any time." : `Its verdict may be acted on at any time, and comes after ${length} at the latest.`)
+  else if (draft.method === "hybrid" || draft.method === "group_sequential") sentences.push(`${draft.method === "hybrid" ? "It may end at any time if a difference is very clear" : `It is analysed ${draft.analyses || "4"} times, and may end at each`}${length === null ? "." : `; its last verdict comes after ${length}.`}`)
   else sentences.push(length === null ? "Nobody has planned yet when it ends." : `Its verdict comes after ${length}.`)
   if (draft.pausesOnHarm) sentences.push("The server pauses it as soon as a variant is certainly worse.")
   return sentences
@@ -77,7 +78,7 @@ export function linesOf(draft: Draft, actions: ReadonlyMap<string, string>): Map
   const lines: [string, string][] = [
     ["Name", draft.name], ["Hypothesis", draft.hypothesis], ["Flag", draft.key], ["Variants", draft.variants.map(({ key, share }) => `${key} ${share}%`).join(", ")], ["Takes part", whoText(draft)], ["Kept at log-in", draft.persists ? "yes" : "no"],
     ["Holdout", draft.holdout], ["Counted from", `${metText(draft, actions)}${draft.exposureProperties.length ? ` where ${conditionTexts(draft.exposureProperties.map(wireOfProperty)).join(" and ")}` : ""}`], ["Test accounts", draft.filtersTestAccounts ? "left out" : "counted"],
-    ["Several variants", draft.several === "first_seen" ? "the first one counts" : "left out"], ["Decides", METHODS.find(([key]) => key === draft.method)?.[1] ?? draft.method], ["Certainty", `${draft.level}%`], ["Effects", draft.relative ? "relative" : "absolute"], ["Baseline", baselineOf(draft)],
+    ["Several variants", draft.several === "first_seen" ? "the first one counts" : "left out"], ["Decides", METHODS.find(([key]) => key === draft.method)?.[1] ?? draft.method], ["Analyses", draft.method === "group_sequential" ? draft.analyses : ""], ["Certainty", `${draft.level}%`], ["Effects", draft.relative ? "relative" : "absolute"], ["Baseline", baselineOf(draft)],
     ["Correction", draft.correction], ["CUPED", draft.cuped ? "on" : "off"], ["Pause on harm", draft.pausesOnHarm ? "yes" : "no"], ["Smallest effect", draft.effect && `${draft.effect}%`], ["Planned days", draft.days], ["Planned people", draft.people && countText(Number(draft.people))],
   ]
   const seen = new Map<string, number>()
