@@ -20,7 +20,7 @@ SCREENS = {
     "results": ("/p/1/experiments/{checkout}?open={metric}", "What it counts"),
     "a critical finding": ("/p/1/experiments/{lopsided}", "Do not decide"),
     "new experiment": ("/p/1/experiments/new", "At the launch"),
-    "form of a running experiment": ("/p/1/experiments/{checkout}/edit", "planned for"),
+    "form of a running experiment": ("/p/1/experiments/{checkout}/edit", "In short"),
     "set-up of an experiment": ("/p/1/experiments/{checkout}?tab=setup", "Who takes part"),
     "health": ("/p/1/experiments/{lopsided}?tab=health", "Checked"),
     "history": ("/p/1/experiments/{checkout}?tab=history", "start date"),

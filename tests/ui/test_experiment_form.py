@@ -434,7 +434,7 @@ def test_13_4_an_experiment_is_planned_launched_read_and_shipped(page: Page, lab
     page.see("No code has asked for the flag yet")
     assert page.axe() == []
     page.click('dialog >> role=button[name="Launch"]')
-    page.see("running")
+    page.see("Launch: done.")
     (made,) = saved(lab, "Whole way")
     assert made["status"] == "running"
 

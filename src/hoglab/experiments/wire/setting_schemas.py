@@ -29,7 +29,7 @@ _STATS: Notes = {
     "variance": "The variance of the prior.",
     "sequential_testing_enabled": "Whether results may be read at any time.",
     "sequential_tuning_parameter": Note(
-        "At which sample size sequential intervals are sharpest; without it the project's, else the planned size, "
+        "Sample size at which sequential intervals are sharpest; without it the project's, else the planned size, "
         "else 5000.",
         5000,
     ),
@@ -43,7 +43,7 @@ _STATS: Notes = {
     ),
     "analyses": Note("How many analyses are planned, from 2 to 20, at equal parts of the plan.", 4),
     "analysis_days": Note(
-        "On which days after the start analyses are made before the planned end, in place of equal parts.",
+        "Days after the start on which analyses are made before the planned end, in place of equal parts.",
         [7, 14],
     ),
     "enabled": "Whether it is on.",
@@ -178,8 +178,8 @@ class ParameterVariant(WireModel):
     notes: ClassVar[Notes] = {
         "key": Note("The name of the variant.", "control"),
         "name": "Display name.",
-        "rollout_percentage": "Its share; the older name.",
-        "split_percent": Note("Its share.", 50),
+        "rollout_percentage": "Share of the variant; the older name.",
+        "split_percent": Note("Share of the variant.", 50),
     }
     closed = True
 

@@ -64,6 +64,8 @@ function Page({ stored, project }: { stored: Experiment | null; project: string 
   const [theirs, setTheirs] = useState<Experiment | null>(null)
   const [reviews, setReviews] = useState(false)
   const [busy, setBusy] = useState(false)
+  // Two clicks come before the button is drawn as disabled.
+  const sending = useRef(false)
   const [launching, setLaunching] = useState<Experiment | null>(null)
   const [byHand, setByHand] = useState<Planned | null>(null)
   const lists = useLists(project)
@@ -105,6 +107,8 @@ function Page({ stored, project }: { stored: Experiment | null; project: string 
     go(pageOf(experiment))
   }
   const save = async (launches: boolean) => {
+    if (sending.current) return
+    sending.current = true
     setBusy(true)
     try {
       if (base === null) saved(await create(project, draft, plan), launches)
@@ -116,6 +120,7 @@ function Page({ stored, project }: { stored: Experiment | null; project: string 
       setReviews(false)
       refuse(error)
     } finally {
+      sending.current = false
       setBusy(false)
     }
   }

@@ -90,7 +90,7 @@ export function Planning({ draft, change, fault, planning, project, setByHand }:
   return (
     <section class="card" aria-labelledby="part-plan">
       <h2 id="part-plan">How long it takes</h2>
-      <Field label="Smallest effect worth knowing, in percent" error={fault("effect")} hint={metric === null ? "Complete a primary metric first: its history says how many people this takes." : undefined}>
+      <Field label="Smallest effect worth knowing, in percent" error={fault("effect")} hint={metric === null ? "Complete a primary metric first: its history says how many people this takes." : draft.effect.trim() === "" ? "Without it nobody knows how long the experiment has to run." : undefined}>
         {(given) => (
           <div class="filters">
             <input {...given} class="share" inputmode="decimal" value={draft.effect} onInput={(event) => change({ effect: event.currentTarget.value })} />
