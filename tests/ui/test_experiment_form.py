@@ -446,7 +446,7 @@ def test_13_4_an_experiment_is_planned_launched_read_and_shipped(page: Page, lab
         variant = str(flags.get_flag("whole-way"))
         got[variant] = got.get(variant, 0) + 1
         if variant == "test" or number % 4 == 0:
-            sdk.capture("checkout completed", distinct_id=person, flags=flags)
+            sdk.capture("checkout completed", distinct_id=person, properties={"amount": 30}, flags=flags)
     sdk.shutdown()
     assert set(got) == {"control", "test"}
 
