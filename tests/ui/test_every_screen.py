@@ -186,7 +186,7 @@ def test_13_9_1_keyboard_walk_of_lists_events_and_settings(page: Page, lab: Lab)
     reached(page, "Create key …")
     page.press("Enter")
     page.see("What it may do")
-    assert page.run("() => document.querySelector('dialog').contains(document.activeElement)")
+    page.until("() => document.querySelector('dialog').contains(document.activeElement)")
     page.press("Escape")
     page.until("() => document.activeElement?.innerText === 'Create key …'")
 
