@@ -44,24 +44,38 @@ class UndoneError(Exception):
         self.sqlstate = state
 
 
+_watchers: list[Callable[[str], None]] = []
+"""What looks at write statements of requests before they are executed."""
+
+
+@sa.event.listens_for(sa.Engine, "before_cursor_execute")
+def _watch(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+    """Tell write statements of API requests to the watchers.
+
+    It listens for as long as this module is there: SQLAlchemy's lists of listeners must not change while the background
+    of the server executes statements.
+    """
+    words = statement.split(None, 1)
+    # What the background does meanwhile is no request's.
+    if _watchers and words and words[0] in ("INSERT", "UPDATE", "DELETE") and _is_request():
+        _watchers[-1](statement)
+
+
 @contextmanager
 def undone(state: str, fails: Callable[[int], bool]) -> Iterator[list[str]]:
     """Undo those write statements of API requests whose number ``fails``; the statements so far, as they began."""
     statements: list[str] = []
 
-    def before(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        words = statement.split(None, 1)
-        # What the background does meanwhile is no request's.
-        if words and words[0] in ("INSERT", "UPDATE", "DELETE") and _is_request():
-            statements.append(statement[:60])
-            if fails(len(statements) - 1):
-                raise UndoneError(state)
+    def before(statement: str) -> None:
+        statements.append(statement[:60])
+        if fails(len(statements) - 1):
+            raise UndoneError(state)
 
-    sa.event.listen(sa.Engine, "before_cursor_execute", before)
+    _watchers.append(before)
     try:
         yield statements
     finally:
-        sa.event.remove(sa.Engine, "before_cursor_execute", before)
+        _watchers.remove(before)
 
 
 def _is_request() -> bool:
