@@ -344,7 +344,7 @@ def test_an_answer_that_is_too_large_is_refused_before_it_is_fetched(
     runner = engine.computer.runner
     query = read_hogql({"kind": "HogQLQuery", "query": text})
     statement = built(runner.dialect, project, query, START + timedelta(days=2))[2]
-    with runner.store.reader() as reader:
+    with runner.reader() as reader:
         assert len(runner.executed(reader, statement)) == 10
 
 

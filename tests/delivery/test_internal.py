@@ -195,7 +195,7 @@ def test_the_service_waits_for_room_in_the_queue(
         return 10**9
 
     with monkeypatch.context() as patch:
-        patch.setattr(house.queue, "backlog", full)
+        patch.setattr(house.queue.counts, "backlog", full)
         service.start()
         wait_for(lambda: asked)
         assert len(waiting(house)) == 1

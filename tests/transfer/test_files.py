@@ -109,6 +109,7 @@ def test_a_file_that_is_missing(tmp_path: Path) -> None:
         RowFile(tmp_path / "x.jsonl")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["jsonl", "jsonl.br", "csv", "parquet"])
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, kind: str) -> None:
     """Peak memory of processes that read a file of 62 MB and one of a twentieth of that."""
