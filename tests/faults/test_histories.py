@@ -22,6 +22,7 @@ from tests.storage.test_invocations_postgres import engine
 from tests.storage.test_sharing import databases
 from tests.waiting import PATIENCE_S
 
+from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database import Database
 from hoglab.storage.invocations import InvocationBatch, MaskingCount, MaskingMovedError
 from hoglab.storage.invocations.sql.sharing import RateLimits
@@ -271,7 +272,7 @@ def counter(state: int, asked: int, answer: int | None) -> Iterator[int]:
 def test_counts_of_masking_are_raised_by_who_knows_them(engine: PostgresEngine) -> None:
     with ExitStack() as stack:
         queues = [stack.enter_context(closing(engine.queue())) for _ in range(SERVERS)]
-        ends = queues[0].now() + timedelta(hours=1)
+        ends = utc_now() + timedelta(hours=1)
 
         def play(number: int) -> None:
             history = History()
