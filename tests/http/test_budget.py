@@ -211,3 +211,19 @@ class TestServer:
         answer = self.post(client, [bytes(1024 * 1024)], self.key(client), is_whole=False)
         assert answer.status == 408
         assert client.app._budget.held == 0
+
+    def test_a_body_is_given_back_before_its_answer_is_read(self, client: Any) -> None:
+        """Or a project that reads slowly keeps the memory that others need for their bodies."""
+        held = []
+
+        async def watched(scope: Any, receive: Any, send: Any) -> None:
+            async def sending(message: Any) -> None:
+                held.append(client.app._budget.held)
+                await send(message)
+
+            await client.app(scope, receive, sending)
+
+        body = [orjson.dumps({"x": "y" * (4 * FREE_BYTES)})]
+        answer = client.runner.run(ask(watched, "POST", ECHO, [JSON, self.key(client)], body=body))
+        assert answer.status == 200
+        assert set(held) == {0}

@@ -214,6 +214,18 @@ class TestSlowClients:
         )
         assert server.answer(head.encode())[0] == 408
 
+    @pytest.mark.parametrize(
+        "framing", ["Content-Length: 100\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"]
+    )
+    def test_client_that_ends_its_side_in_the_middle(self, run: Any, framing: str) -> None:
+        server = run()
+        with server.connect() as connection, HTTPResponse(connection) as response:
+            connection.sendall(f"POST /swallow HTTP/1.1\r\nHost: x\r\n{framing}".encode())
+            assert server.arrived.wait(WAIT_S)
+            connection.shutdown(socket.SHUT_WR)
+            response.begin()
+            assert (response.status, b"ends too early" in response.read()) == (400, True)
+
     def test_client_that_leaves_in_the_middle(self, run: Any) -> None:
         server = run()
         with server.connect() as connection:
@@ -270,6 +282,31 @@ class TestStopping:
             connection.sendall(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
             assert server.arrived.wait(WAIT_S)
             assert server.stop() < 5.0
+
+    @pytest.mark.parametrize(
+        "stuck",
+        [
+            b"",
+            b"GET / HT",
+            b"POST /swallow HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\na",
+            b"POST /swallow HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n",
+            b"GET /api/schema/ HTTP/1.1\r\nHost: x\r\n\r\n" * 50,
+            b"GET /_health HTTP/1.1\r\nHost: x\r\n\r\n" * 500,
+        ],
+        ids=["silent", "head", "body", "chunks", "unread", "pipeline"],
+    )
+    def test_stuck_clients_do_not_delay_the_stop(self, run: Any, stuck: bytes) -> None:
+        server = run(grace_s=0.3)
+        connections = [server.connect() for _ in range(20)]
+        try:
+            for connection in connections:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                connection.sendall(stuck)
+            assert httpx.get(server.url + "/_health", timeout=WAIT_S).status_code == 200
+            assert server.stop() < WAIT_S
+        finally:
+            for connection in connections:
+                connection.close()
 
     def test_idle_connections_do_not_delay_the_stop(self, run: Any) -> None:
         server = run()

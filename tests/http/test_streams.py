@@ -11,7 +11,7 @@ from tests.waiting import PATIENCE_S
 
 from hoglab.fairness.fair_semaphore import Holder
 from hoglab.http.errors import ApiError
-from hoglab.http.streams import EventStream, ServerEvent, Streams
+from hoglab.http.streams import MAX_WAITING, MAX_WAITING_BYTES, EventStream, Follower, ServerEvent, Streams
 
 
 class Client:
@@ -218,3 +218,38 @@ def test_who_may_no_longer_have_it_is_asked_now_and_then() -> None:
         assert [each.get("body") for each in sent] == [None, b":\n\n", b""], "and nobody is told of it"
 
     run(story())
+
+
+class TestSlowFollowers:
+    """Events that wait for a client that does not read."""
+
+    @pytest.mark.parametrize("size", [0, 1_000, 10_000, 900_000, 8_000_000])
+    def test_they_keep_the_newest_events_of_any_size_in_bounded_memory(self, size: int) -> None:
+        async def story() -> None:
+            follower = Follower(0)
+            count = 2 * MAX_WAITING if size < 10_000 else 40 * MAX_WAITING_BYTES // size + 3
+            for number in range(count):
+                follower.offer(ServerEvent("event", "x" * size, id=number))
+                held = sum(len(event.encoded) for event in follower.waiting)
+                assert held == follower.waiting_bytes
+                assert len(follower.waiting) == 1 or held <= MAX_WAITING_BYTES
+            assert follower.skipped + len(follower.waiting) == count
+            assert follower.skipped > 0
+            assert follower.waiting[-1].id == count - 1
+            while follower.waiting:
+                follower.take()
+            assert follower.waiting_bytes == 0
+
+        run(story())
+
+    def test_missed_events_count_too(self) -> None:
+        async def story() -> None:
+            follower = Follower(0)
+            large = [ServerEvent("event", "x" * 500_000, id=number) for number in range(10)]
+            follower.offer(ServerEvent("event", "new", id=10))
+            follower.offer_missed(large, left_out=5)
+            assert follower.waiting_bytes <= MAX_WAITING_BYTES
+            assert follower.skipped + len(follower.waiting) == 16
+            assert [event.id for event in follower.waiting] == [6, 7, 8, 9, 10]
+
+        run(story())

@@ -149,6 +149,22 @@ def test_what_comes_too_fast_is_counted(server: Server) -> None:
     assert names(found)[-1] == "e999"
 
 
+def test_large_events_that_come_too_fast_are_counted(server: Server) -> None:
+    """However large a project's events are, a look at them reads little into memory."""
+    text = "x" * 500_000
+    with server.follow() as stream:
+        next(stream)
+        server.send(*({"event": f"e{number}", "properties": {"text": text}} for number in range(20)))
+        found = until(
+            stream,
+            lambda found: (
+                len(names(found)) + sum(data["count"] for kind, _, data in found if kind == "skipped") == 20
+            ),
+        )
+    assert names(found)[-1] == "e19"
+    assert len(names(found)) < 20
+
+
 def test_a_broken_connection_is_resumed_without_gap_or_double(server: Server) -> None:
     with server.follow() as stream:
         next(stream)

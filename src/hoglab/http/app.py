@@ -27,6 +27,7 @@ from hoglab.http.requests.body import ClientGoneError, discard_body, header
 from hoglab.http.requests.budget import BodyBudget, release
 from hoglab.http.requests.deadlines import Deadlines
 from hoglab.http.requests.host import check_host
+from hoglab.http.requests.unread import UnreadAnswers
 from hoglab.http.responses import error_response
 from hoglab.http.welcome import welcome_apps
 from hoglab.patterns import anchored
@@ -130,6 +131,7 @@ class HoglabApp:
         self._patterns = patterns
         self._access_log = config.access_log
         self._budget = BodyBudget(config.body_budget_bytes)
+        self._unread = UnreadAnswers(config.answer_budget_bytes)
         self._write_timeout_s = config.write_timeout_s
         self._streams = streams
         self._in_flight: set[asyncio.Task[Any] | None] = set()
@@ -168,7 +170,7 @@ class HoglabApp:
         added = _added_headers(scope, request_id, target.cors)
         if self.is_crowded():
             added.append(_CLOSING)
-        answer = _Answer(send, added, self._write_timeout_s, is_head=scope["method"] == "HEAD")
+        answer = _Answer(scope, send, added, self._unread, self._write_timeout_s)
         reply = grant_preflight(answer.send) if target.cors and is_preflight(scope) else answer.send
         task = asyncio.current_task()
         self._in_flight.add(task)
@@ -176,6 +178,8 @@ class HoglabApp:
             check_host(scope)
             await target.app(scope, receive, reply)
         except ClientGoneError:
+            if not answer.started:  # a client may have closed only its own direction, and still read
+                await error_response(errors.broken_body())(scope, receive, reply)
             answer.status = CLIENT_GONE
         except Exception as error:
             # A name for the error itself would keep it, and the body of the request with it, until a collection of
@@ -244,15 +248,22 @@ CLIENT_GONE = 499
 class _Answer:
     """Sends an answer to the client, with the headers that every answer has."""
 
-    __slots__ = ("_added", "_is_head", "_send", "_timeout_s", "started", "status")
+    __slots__ = ("_added", "_is_head", "_scope", "_send", "_timeout_s", "_unread", "started", "status")
 
     def __init__(
-        self, send: Send, added: list[tuple[bytes, bytes]], timeout_s: float, *, is_head: bool
+        self,
+        scope: Scope,
+        send: Send,
+        added: list[tuple[bytes, bytes]],
+        unread: UnreadAnswers,
+        timeout_s: float,
     ) -> None:
+        self._scope = scope
         self._send = send
         self._added = added
+        self._unread = unread
         self._timeout_s = timeout_s
-        self._is_head = is_head
+        self._is_head = scope["method"] == "HEAD"
         self.started = False
         self.status = 500
 
@@ -271,15 +282,21 @@ class _Answer:
     async def _send_parts(self, body: bytes, *, more: bool) -> None:
         """Send in parts, so that a connection holds little that its client has not read.
 
-        Raises `ClientGoneError` when the client does not read.
+        Raises `ClientGoneError` when the client does not read, or not before others need the memory.
         """
-        view = memoryview(body)
-        for start in range(0, len(body) or 1, PART_BYTES):
+        if len(body) <= PART_BYTES:
+            await self._send_in_time({"type": "http.response.body", "body": bytes(body), "more_body": more})
+            return
+        with self._unread.kept(self._scope, body):
+            await self._send_long(memoryview(body), more=more)
+
+    async def _send_long(self, view: memoryview, *, more: bool) -> None:
+        for start in range(0, len(view), PART_BYTES):
             end = start + PART_BYTES
             part: Message = {
                 "type": "http.response.body",
                 "body": bytes(view[start:end]),
-                "more_body": more or end < len(body),
+                "more_body": more or end < len(view),
             }
             await self._send_in_time(part)
 

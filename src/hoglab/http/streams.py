@@ -17,7 +17,7 @@ from hoglab.http.errors import throttled
 from hoglab.http.responses import encode_json
 
 if TYPE_CHECKING:
-    from collections.abc import Reversible
+    from collections.abc import Sequence
 
     from starlette.types import Receive, Scope, Send
 
@@ -38,6 +38,8 @@ POLL_S = 0.5
 """Interval at which new events are looked for while somebody follows."""
 MAX_WAITING = 1_000
 """Events kept for a follower that is slow to take them; older ones are skipped, and it is told how many."""
+MAX_WAITING_BYTES = 2 * 1024 * 1024
+"""Size of the events kept for a slow follower, as they are sent; the newest is always kept."""
 
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _HEARTBEAT = b":\n\n"
@@ -50,11 +52,13 @@ class ServerEvent:
     type: str
     data: Any
     id: int | None = None
+    encoded: bytes = field(init=False, repr=False, compare=False)
+    """The event in the form of the protocol, which all of its followers share."""
 
-    def encode(self) -> bytes:
-        """Return the event in the form of the protocol."""
+    def __post_init__(self) -> None:
         place = b"" if self.id is None else b"id: %d\n" % self.id
-        return b"%sevent: %s\ndata: %s\n\n" % (place, self.type.encode(), encode_json(self.data))
+        encoded = b"%sevent: %s\ndata: %s\n\n" % (place, self.type.encode(), encode_json(self.data))
+        object.__setattr__(self, "encoded", encoded)
 
 
 class Streams:
@@ -158,7 +162,7 @@ class EventStream(Response):
                         return
                     checked_at = loop.time()
                 if coming.done():
-                    chunk, coming = coming.result().encode(), None
+                    chunk, coming = coming.result().encoded, None
                 elif loop.time() >= silent_since + self._heartbeat_s:
                     chunk = _HEARTBEAT
         except StopAsyncIteration:
@@ -180,20 +184,35 @@ class Follower:
 
     began_at: int
     waiting: deque[ServerEvent] = field(default_factory=deque)
+    waiting_bytes: int = 0
     skipped: int = 0
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def offer(self, event: ServerEvent) -> None:
-        """Queue an event for the follower. The oldest is dropped where too many wait; those with an id are counted."""
-        if len(self.waiting) >= MAX_WAITING:
-            self.skipped += self.waiting.popleft().id is not None
+        """Queue an event. The oldest are dropped where too much waits; those with an id are counted."""
         self.waiting.append(event)
+        self.waiting_bytes += len(event.encoded)
+        self._skip_oldest()
         self.news.set()
 
-    def offer_missed(self, events: Reversible[ServerEvent], left_out: int) -> None:
+    def take(self) -> ServerEvent:
+        """Return the oldest event that waits, which waits no longer."""
+        event = self.waiting.popleft()
+        self.waiting_bytes -= len(event.encoded)
+        return event
+
+    def _skip_oldest(self) -> None:
+        while len(self.waiting) > 1 and (
+            len(self.waiting) > MAX_WAITING or self.waiting_bytes > MAX_WAITING_BYTES
+        ):
+            self.skipped += self.take().id is not None
+
+    def offer_missed(self, events: Sequence[ServerEvent], left_out: int) -> None:
         """Put missed events before those that have arrived since. ``left_out``: how many more were missed."""
         self.waiting.extendleft(reversed(events))
+        self.waiting_bytes += sum(len(event.encoded) for event in events)
         self.skipped += left_out
+        self._skip_oldest()
         self.news.set()
 
 
@@ -249,7 +268,7 @@ class LiveFeed(ABC, Generic[FollowerT]):
                     count, follower.skipped = follower.skipped, 0
                     yield ServerEvent("skipped", {"count": count})
                 while follower.waiting:
-                    yield follower.waiting.popleft()
+                    yield follower.take()
         finally:
             self._followers.discard(follower)
 

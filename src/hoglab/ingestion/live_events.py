@@ -15,7 +15,7 @@ import sqlalchemy as sa
 import structlog
 
 from hoglab.http.fields.dates import format_moment
-from hoglab.http.streams import MAX_WAITING, POLL_S, Follower, LiveFeed, ServerEvent
+from hoglab.http.streams import MAX_WAITING, MAX_WAITING_BYTES, POLL_S, Follower, LiveFeed, ServerEvent
 from hoglab.ingestion.warnings import warning_object
 from hoglab.storage.database import DatabaseError
 from hoglab.storage.database.tables import ingestion_warning
@@ -230,10 +230,16 @@ class LiveEvents(LiveFeed[_EventFollower]):
     def _rows(
         self, reader: Reader, query: LiveQuery, after: int, until: int, limit: int
     ) -> tuple[list[Row], int]:
-        sql = (
-            f"SELECT count(*) OVER (), seq, {self._columns} FROM stored_events AS events "
+        newest = (
+            f"SELECT count(*) OVER () AS matching, seq, {self._columns}, {_SIZE} AS size "
+            f"FROM stored_events AS events "
             f"WHERE project_id = {query.project.id} AND seq > {after} AND seq <= {until} AND ({query.condition}) "
             f"ORDER BY seq DESC LIMIT {limit}"
+        )
+        weighed = f"SELECT *, sum(size) OVER (ORDER BY seq DESC) - size AS before FROM ({newest}) AS newest"
+        sql = (
+            f"SELECT matching, seq, {self._columns} FROM ({weighed}) AS weighed "
+            f"WHERE before <= {MAX_WAITING_BYTES} ORDER BY seq DESC"
         )
         rows = reader.execute(sql, dict(query.parameters) or None, timeout_s=TIMEOUT_S)
         count = rows[0][0] if rows else 0
@@ -245,3 +251,4 @@ class LiveEvents(LiveFeed[_EventFollower]):
 
 
 _NEWEST = "SELECT next_seq - 1 FROM store_state"
+_SIZE = "coalesce(length(whole_properties), 0) + coalesce(length(elements_chain), 0)"

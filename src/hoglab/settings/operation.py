@@ -57,6 +57,13 @@ class OperationSettings(BaseSettings):
         "senders share half of it, one address gets a quarter, one project half.",
         examples=["268435456"],
     )
+    answer_memory_bytes: int = Field(
+        256 * MIB,
+        ge=MIB,
+        description="Largest memory for long answers that clients have not read yet; beyond it, those that were begun "
+        "first are cut off. Unknown readers share half of it, one address gets a quarter, one project half.",
+        examples=["268435456"],
+    )
     event_log_max_bytes: int = Field(
         2048 * MIB,
         ge=MIB,

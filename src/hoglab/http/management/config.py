@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hoglab.http.requests.body import BODY_TIMEOUT_S, MAX_BODY_BYTES
 from hoglab.http.requests.budget import BUDGET_BYTES
+from hoglab.http.requests.unread import ANSWERS_BYTES
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -35,6 +36,8 @@ class HttpConfig:
     """Largest body of a management request. The hot endpoints have limits of their own."""
     body_budget_bytes: int = BUDGET_BYTES
     """Maximum memory of all bodies together that are being received or worked on."""
+    answer_budget_bytes: int = ANSWERS_BYTES
+    """Maximum memory of all long answers together that clients have not read yet."""
     body_timeout_s: float = BODY_TIMEOUT_S
     write_timeout_s: float = WRITE_TIMEOUT_S
     metrics_token: str | None = None

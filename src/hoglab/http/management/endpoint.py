@@ -156,6 +156,9 @@ class ManagementApi:
         operation = entry.operation(scope["method"])
         kept = operation is not None and operation.versioned and record.session_id is None
         response.headers.setdefault("Cache-Control", _REVALIDATED if kept else _NOT_KEPT)
+        if not isinstance(response, EventStream):  # which asks again who its client is
+            del arrived  # the body makes room for others', however slowly this answer is read
+            budget.release(scope)
         await response(scope, receive, send)
 
     async def _answer(self, entry: Entry, segments: dict[str, str], arrived: _Arrived) -> Response:

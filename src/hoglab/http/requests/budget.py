@@ -187,6 +187,12 @@ def known_owner(scope: Scope, owner: str) -> None:
         lease.belongs_to(owner)
 
 
+def owner_of(scope: Scope) -> str | None:
+    """Return the owner of a request, as far as one has become known."""
+    owner: str | None = scope.get(_OWNER_KEY)
+    return owner
+
+
 def release(scope: Scope) -> None:
     """Give back the memory of an answered request."""
     lease: Lease | None = scope.pop(_LEASE_KEY, None)
