@@ -16,13 +16,19 @@ import pytest
 from tests.analysis.engines import Engine
 from tests.analysis.events import Event, person_id
 from tests.analysis.lab import NOW, Lab
+from tests.embedded import EmbeddedDialect
 from tests.waiting import wait_for
 
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.hogql import hogql_answer, read_hogql
 from hoglab.analysis.hogql.answer import built
 from hoglab.analysis.hogql.reading import DEFAULT_ROWS, MAX_COLUMNS, MAX_ROWS
+from hoglab.analysis.hogql.translation import _FUNCTIONS
+from hoglab.analysis.query.expressions import _OF_NUMBERS, _SPECIAL, _TO_NUMBER, Sql, Translation
+from hoglab.hog import nodes
 from hoglab.http.identity import Project
+from hoglab.storage.event_store.dialects import Dialect
+from hoglab.storage.event_store.dialects.clickhouse import ClickHouse
 
 START = datetime(2026, 3, 28, 22, 30, tzinfo=UTC)
 """Two and a half hours before clocks change in Europe, on a Saturday."""
@@ -346,6 +352,64 @@ def test_an_answer_that_is_too_large_is_refused_before_it_is_fetched(
     statement = built(runner.dialect, project, query, START + timedelta(days=2))[2]
     with runner.reader() as reader:
         assert len(runner.executed(reader, statement)) == 10
+
+
+def forms() -> list[str]:
+    """Return every form of an expression with another one inside, ``@``, at each of its places."""
+    operators = ("+", "-", "*", "/", "=", "!=", "<", ">=", "and", "or", "in", "like", "not ilike")
+    calls = {(name, number) for table in (_FUNCTIONS, _SPECIAL) for name, number in table}
+    calls |= {(name, 1) for name in _TO_NUMBER | _OF_NUMBERS.keys()} | {("concat", 2), ("concat", 3)}
+    filled = [f"@ {operator} 1" for operator in operators] + [f"1 {operator} (@)" for operator in operators]
+    filled += [
+        "not @",
+        "-(@)",
+        "(@)",
+        "@ ? 1 : 2",
+        "1 ? @ : 2",
+        "(@) between 1 and 2",
+        "1 between (@) and 2",
+        "@ is null",
+    ]
+    for name, number in sorted(calls):
+        filled += [
+            f"{name}({', '.join('@' if at == place else '1' for at in range(number))})"
+            for place in range(number)
+        ]
+    return filled
+
+
+@pytest.mark.parametrize("dialect", [EmbeddedDialect(), ClickHouse()], ids=["embedded", "ClickHouse"])
+@pytest.mark.parametrize("base", ["properties.a", "timestamp", "toDate(timestamp)"])
+def test_no_form_inside_itself_is_translated_more_than_once(
+    dialect: Dialect, base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is translated twice, or written twice, takes time and memory that double with each level."""
+    calls = 0
+    really = Translation.translated
+
+    def counted(self: Translation, node: nodes.Expr) -> Sql:
+        nonlocal calls
+        calls += 1
+        return really(self, node)
+
+    monkeypatch.setattr(Translation, "translated", counted)
+    depth, answered = 12, 0
+    for form in forms():
+        lengths = []
+        for levels in (1, depth):
+            text = base
+            for _ in range(levels):
+                text = form.replace("@", text, 1).replace("@", "1")
+            calls = 0
+            query = read_hogql({"kind": "HogQLQuery", "query": f"select {text} from events"})
+            try:
+                lengths.append(len(built(dialect, project_in("Europe/Berlin"), query, START)[2].sql))
+            except DefinitionError:
+                lengths.append(0)
+            assert calls <= 8 * levels + 8, (form, levels, calls)
+        assert lengths[1] <= depth * max(lengths[0], 1), form
+        answered += lengths[1] > 0
+    assert answered > 20
 
 
 class TestEndpoint:

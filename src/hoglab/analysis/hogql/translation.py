@@ -287,9 +287,8 @@ class RowTranslation(Translation):
                 return Sql(f"substr({text_of_moment(f'({sql.text} * {DAY_US})')}, 1, 10)", TEXT)
         return Translation.as_text(self, sql)
 
-    def _local(self, node: nodes.Expr) -> str:
-        """Return microseconds of local time of a time."""
-        sql = self.translated(node)
+    def _local(self, node: nodes.Expr, sql: Sql) -> str:
+        """Return microseconds of local time of a time, which ``node`` is."""
         match sql.kind:
             case ExpressionKind.MOMENT:
                 return self.query.local(sql.text)
@@ -307,12 +306,13 @@ class RowTranslation(Translation):
         raw = self.compared_timestamp(node)
         if raw is not None:
             return raw
-        sides = [self.translated(side) for side in (node.left, node.right)]
-        if not any(side.kind in _TIMES for side in sides) or node.op not in _ORDERS:
-            return Translation.comparison(self, node)
-        if any(self._value(side) is None for side in (node.left, node.right)):
-            return Translation.comparison(self, node)
-        left, right = self._same_times(node, sides)
+        return Translation.comparison(self, node)
+
+    def compared(self, node: nodes.CompareOperation, first: Sql, second: Sql) -> Sql:
+        is_of_times = first.kind in _TIMES or second.kind in _TIMES
+        if not is_of_times or any(self._value(side) is None for side in (node.left, node.right)):
+            return Translation.compared(self, node, first, second)
+        left, right = self._same_times(node, [first, second])
         return Sql(
             f"coalesce({left} {_ORDERS[node.op]} {right}, {'TRUE' if node.op == '!=' else 'FALSE'})", TRUTH
         )
@@ -353,9 +353,9 @@ class RowTranslation(Translation):
             elif sql.kind is unit:
                 texts.append(sql.text)
             elif unit is LOCAL:
-                texts.append(self._local(part))
+                texts.append(self._local(part, sql))
             else:
-                texts.append(self.query.dialect.integer_division(self._local(part), DAY_US))
+                texts.append(self.query.dialect.integer_division(self._local(part, sql), DAY_US))
         return texts[0], texts[1]
 
     # -- functions
@@ -378,8 +378,11 @@ class RowTranslation(Translation):
             return special(self, arguments)
         return Translation.call(self, node)
 
+    def _local_of(self, arguments: tuple[nodes.Expr, ...]) -> str:
+        return self._local(arguments[0], self.translated(arguments[0]))
+
     def _floored(self, arguments: tuple[nodes.Expr, ...], unit_us: int, kind: ExpressionKind) -> Sql:
-        number = self.query.dialect.integer_division(self._local(arguments[0]), unit_us)
+        number = self.query.dialect.integer_division(self._local_of(arguments), unit_us)
         return Sql(number if kind is DAY else f"({number} * {unit_us})", kind)
 
     def to_date(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
@@ -396,16 +399,15 @@ class RowTranslation(Translation):
 
     def start_of_week(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
         """Return the Sunday at or before a time, as `toStartOfWeek` without a mode means it."""
-        day = self.to_date(arguments).text
-        return Sql(f"({day} - ({day} + 4) % 7)", DAY)
+        return Sql(self._bound(lambda day: f"({day} - ({day} + 4) % 7)", self.to_date(arguments)), DAY)
 
     def start_of_month(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
         return Sql(
-            f"(substr({self.query.dialect.text_of_moment(self._local(arguments[0]))}, 1, 7) || '-01')", TEXT
+            f"(substr({self.query.dialect.text_of_moment(self._local_of(arguments))}, 1, 7) || '-01')", TEXT
         )
 
     def hour(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
-        number = self.query.dialect.integer_division(self._local(arguments[0]), _HOUR_US)
+        number = self.query.dialect.integer_division(self._local_of(arguments), _HOUR_US)
         return Sql(f"CAST({number} % 24 AS DOUBLE)", NUMBER)
 
     def day_of_week(self, arguments: tuple[nodes.Expr, ...]) -> Sql:

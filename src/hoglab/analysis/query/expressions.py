@@ -304,10 +304,17 @@ class Translation:
             if isinstance(side, nodes.Constant) and side.value is None and node.op in ("==", "!="):
                 operand = self.translated(other).text
                 return Sql(f"({operand} IS {'NOT ' if negated else ''}NULL)", ExpressionKind.TRUTH)
-        operator = _COMPARISONS.get(node.op)
-        if operator is None:
+        if node.op not in _COMPARISONS:
             raise self.refused(node, f"the operator {node.op} cannot be used in {self.language}")
-        sides = [(side, self.translated(side)) for side in (node.left, node.right)]
+        return self.compared(node, self.translated(node.left), self.translated(node.right))
+
+    def compared(self, node: nodes.CompareOperation, first: Sql, second: Sql) -> Sql:
+        """Return the comparison of two operands, each of which was translated once.
+
+        Comparisons are nested: to translate an operand again at each level would take time that doubles with each.
+        """
+        operator, negated = _COMPARISONS[node.op], node.op == "!="
+        sides = ((node.left, first), (node.right, second))
         as_number = any(operand.kind is ExpressionKind.NUMBER for _, operand in sides)
         left, right = ((self.as_number if as_number else self.as_text)(operand).text for _, operand in sides)
         is_known = any(
