@@ -354,6 +354,17 @@ def test_an_answer_that_is_too_large_is_refused_before_it_is_fetched(
         assert len(runner.executed(reader, statement)) == 10
 
 
+@pytest.mark.parametrize("size", [2**53 + 1, 2**63 - 1, 2**63, 2**64, 10**29, 10**300])
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_whole_numbers_of_any_size(
+    engine: Engine, rows: Callable[..., list[list[Any]]], sign: str, size: int
+) -> None:
+    number = float(f"{sign}{size}")
+    assert rows(f"select {sign}{size}, event from events limit 1")[0][0] == number
+    compared = rows(f"select count() from events group by properties.amount > {sign}{size} limit 1")
+    assert len(compared) == 1
+
+
 def forms() -> list[str]:
     """Return every form of an expression with another one inside, ``@``, at each of its places."""
     operators = ("+", "-", "*", "/", "=", "!=", "<", ">=", "and", "or", "in", "like", "not ilike")

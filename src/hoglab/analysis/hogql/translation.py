@@ -6,13 +6,12 @@ So an expression is written once, and every engine takes it for the same in SELE
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, tzinfo
 from functools import cached_property
 from typing import Any, ClassVar
-
-import orjson
 
 from hoglab.analysis.query.days import DAY_US, OffsetStep, micros, zone_offsets
 from hoglab.analysis.query.event_relation import RelationRow
@@ -596,4 +595,5 @@ class GroupTranslation(RowTranslation):
 
 def same(node: nodes.Expr) -> bytes:
     """Return what is equal for expressions that mean the same."""
-    return orjson.dumps(nodes.dump(node), option=orjson.OPT_SORT_KEYS, default=str)
+    # Not by orjson, which refuses whole numbers beyond 64 bits.
+    return json.dumps(nodes.dump(node), sort_keys=True, default=str).encode()
