@@ -255,7 +255,8 @@ async def large_bodies_with_a_key(self: Attacker) -> None:
     for body in cycle(bodies):
         if not self.goes_on:
             return
-        await self.authorized("POST", self.api("experiments/"), content=body)
+        headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
+        await self.send("POST", self.api("experiments/"), content=body, headers=headers)
 
 
 async def many_parts(self: Attacker) -> None:
