@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Coroutine
 from typing import Any
@@ -167,3 +169,33 @@ def test_who_goes_away_leaves_his_place() -> None:
         assert await last == "a"
 
     run(work, test())
+
+
+class Body:
+    """Something large that work has in hand."""
+
+
+def test_work_that_fails_leaves_nothing_in_memory() -> None:
+    """A thousand refused requests would keep a thousand bodies until a collection of cycles."""
+    bodies: list[weakref.ref[Body]] = []
+
+    def refuse() -> None:
+        body = Body()
+        bodies.append(weakref.ref(body))
+        raise ValueError("refused")
+
+    async def go() -> None:
+        threads = FairThreads(2, "test")
+        for _ in range(5):
+            with pytest.raises(ValueError, match="refused"):
+                await threads.run(Holder("a"), refuse)
+        threads.close(wait=True)
+        await asyncio.sleep(0)  # callbacks of the last one
+
+    gc.collect()
+    gc.disable()
+    try:
+        asyncio.run(go())
+        assert [body() for body in bodies] == [None] * 5
+    finally:
+        gc.enable()

@@ -48,7 +48,12 @@ class FairThreads:
             self._places.leave(place)
             raise
         done.add_done_callback(partial(self._thread_is_free, loop, place))
-        return await asyncio.wrap_future(done)
+        try:
+            return await asyncio.wrap_future(done)
+        finally:
+            # An error has a traceback with this frame, and the future has the error. Without this, all that failing
+            # work had in hand, such as the body of a request, would stay until a collection of cycles.
+            del done
 
     def close(self, *, wait: bool = False) -> None:
         """Take no more work; ``wait`` for running work, else drop what has not begun."""
