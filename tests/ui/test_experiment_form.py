@@ -351,7 +351,8 @@ def test_13_4_4_faults_stand_at_their_fields(page: Page, lab: Lab) -> None:
     page.until("() => document.querySelector('.metric-draft > .fault')?.innerText.length > 20")
     assert page.axe() == []
     assert saved(lab, "Faulty") == []
-    page.begin()  # the refusal was asked for
+    page.show("/p/1/experiments", "New experiment")  # the form asks for its plan a moment after each change
+    page.begin()  # the refusals were asked for
 
 
 def test_13_4_4_saving_twice_makes_one_experiment(page: Page, lab: Lab) -> None:
