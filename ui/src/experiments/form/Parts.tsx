@@ -178,7 +178,7 @@ export function Who({ draft, change, fault, lists, project, isLaunched, rules, f
               <Small label="Share of people who may take part, in percent" value={draft.rollout} onInput={(rollout) => change({ rollout })} />
               <span>% of {draft.conditions.length ? "people" : "everyone"}</span>
             </label>
-            {!isLaunched && <input type="range" min="0" max="100" aria-label="Share of people as a slider" value={draft.rollout} onInput={(event) => change({ rollout: event.currentTarget.value })} />}
+            <input type="range" min="0" max="100" aria-label="Share of people as a slider" value={draft.rollout} onInput={(event) => change({ rollout: event.currentTarget.value })} />
             {!isLaunched && (
               <Button kind="quiet" onClick={() => change({ conditions: [...draft.conditions, NO_PROPERTY] })}>
                 Add a condition
