@@ -174,6 +174,18 @@ class TestBounds:
         assert sum(row.details["requests"] for row in rows) == 600
         assert sum(row.details["reason"] == "other reasons" for row in rows) == 1
 
+    def test_a_project_does_not_crowd_out_others(self, database: Database) -> None:
+        refused = RefusedRequests(database, lambda: NOW)
+        for number in range(MAX_WAITING + 100):
+            refused.note(1, "/batch", f"reason {'x' * number}", status=400)
+            refused.note(1, "/batch", f"reason {'x' * number}", events=2)
+        refused.note(2, "/batch", "bad", status=400)
+        assert refused.write() == 2 * (MAX_REASONS + 1) + 1
+        rows = warnings(database)
+        assert [row.details["reason"] for row in rows if row.project_id == 2] == ["bad"]
+        assert sum(row.details.get("requests", 0) for row in rows if row.project_id == 1) == MAX_WAITING + 100
+        assert sum(row.details.get("events", 0) for row in rows) == 2 * (MAX_WAITING + 100)
+
     def test_the_next_hour_has_warnings_of_its_own(self, database: Database) -> None:
         moments = iter([NOW, NOW + timedelta(minutes=10), NOW + timedelta(minutes=40)])
         refused = RefusedRequests(database, lambda: next(moments))

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import structlog
-
 from hoglab.accounts import store
-from hoglab.background import STOP_TIMEOUT_S, BackgroundService
 from hoglab.http.fields.dates import utc_now
-from hoglab.storage.database import DatabaseError, Rebuildable
+from hoglab.storage.collecting import CollectingWriter
+from hoglab.storage.database import Rebuildable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -22,21 +20,19 @@ if TYPE_CHECKING:
 WRITE_EVERY_S = 60.0
 """Interval at which the times of last use are written."""
 
-_log = structlog.get_logger(__name__)
 
-
-class KeyUsage(BackgroundService):
+class KeyUsage(CollectingWriter):
     """Last use of each key, collected in memory and written now and then."""
 
     NAME = "key-usage"
+    NOT_WRITTEN = "key_usage_not_written"
 
     def __init__(
         self, database: Database, now: Callable[[], datetime] = utc_now, write_every_s: float = WRITE_EVERY_S
     ) -> None:
-        super().__init__()
+        super().__init__(write_every_s)
         self._database = database
         self._now = now
-        self._write_every_s = write_every_s
         self._pending: dict[str, datetime] = {}
 
     def note(self, key_id: str) -> None:
@@ -56,21 +52,6 @@ class KeyUsage(BackgroundService):
 
     def _store(self, connection: Connection, key_id: str, moment: datetime) -> None:
         store.update_key(connection, key_id, {"last_used_at": moment})
-
-    def round(self) -> float:
-        self._try_to_write()
-        return self._write_every_s
-
-    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End the thread, and write what is left."""
-        super().stop(timeout_s)
-        self._try_to_write()
-
-    def _try_to_write(self) -> None:
-        try:
-            self.write()
-        except DatabaseError as error:
-            _log.warning("key_usage_not_written", reason=str(error))
 
 
 class SessionUsage(KeyUsage):

@@ -8,6 +8,7 @@ requests. Requests without a known token belong to nobody, and those that are an
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -15,12 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid5
 
 import sqlalchemy as sa
-import structlog
 
-from hoglab.background import STOP_TIMEOUT_S, BackgroundService
 from hoglab.http.fields.dates import utc_now
 from hoglab.patterns import searched
-from hoglab.storage.database import DatabaseError
+from hoglab.storage.collecting import CollectingWriter
 from hoglab.storage.database.tables import ingestion_warning, project
 
 if TYPE_CHECKING:
@@ -52,8 +51,6 @@ _TOKEN = searched(rb'"(?:api_key|token|\$token)"[ \t\r\n]{0,8}:[ \t\r\n]{0,8}"([
 _NOT_TOLD = frozenset({401, 408, 429})
 _DIGITS = str.maketrans("123456789", "000000000")
 
-_log = structlog.get_logger(__name__)
-
 
 def is_told(status: int) -> bool:
     """Return whether owners are told of a refusal: the client is at fault, and it is not one that comes again."""
@@ -82,17 +79,24 @@ class _Count:
     number: int = 0
 
 
-class RefusedRequests(BackgroundService):
-    """Refusals, collected in memory and written now and then."""
+class RefusedRequests(CollectingWriter):
+    """Refusals, collected in memory and written now and then.
+
+    Project tokens are public, and texts of strangers are in reasons: of each project only so many wait as an hour has
+    warnings for, so that nobody crowds out others or keeps the database busy.
+    """
 
     NAME = "refused-requests"
+    NOT_WRITTEN = "refused_requests_not_written"
 
     def __init__(self, database: Database, now: Callable[[], datetime] = utc_now) -> None:
-        super().__init__()
+        super().__init__(WRITE_EVERY_S)
         self._database = database
         self._now = now
         self._lock = threading.Lock()
         self._waiting: dict[RefusalKey, _Count] = {}
+        self._reasons: Counter[tuple[int, str]] = Counter()
+        """Numbers of reasons that wait, by project and type."""
 
     def note(
         self, project_id: int, path: str, reason: str, *, status: int | None = None, events: int = 0
@@ -104,14 +108,20 @@ class RefusedRequests(BackgroundService):
             details["status"] = status
         key = RefusalKey(project_id, kind, path, details["reason"].translate(_DIGITS))
         with self._lock:
-            if key not in self._waiting and len(self._waiting) >= MAX_WAITING:
-                return
-            self._waiting.setdefault(key, _Count(details)).number += events or 1
+            if key not in self._waiting and self._reasons[key[:2]] >= MAX_REASONS:
+                key, details = _others(key, counted)
+            if key not in self._waiting:
+                if len(self._waiting) >= MAX_WAITING:
+                    return
+                self._waiting[key] = _Count(details)
+                self._reasons[key[:2]] += 1
+            self._waiting[key].number += events or 1
 
     def write(self) -> int:
         """Write what was collected, and return the number of reasons."""
         with self._lock:
             waiting, self._waiting = self._waiting, {}
+            self._reasons.clear()
         if not waiting:
             return 0
         at = self._now()
@@ -122,21 +132,6 @@ class RefusedRequests(BackgroundService):
                 if key.project_id in known:
                     _save(tx.connection, key, count, at)
         return len(waiting)
-
-    def round(self) -> float:
-        self._try_to_write()
-        return WRITE_EVERY_S
-
-    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End the thread, and write what is left."""
-        super().stop(timeout_s)
-        self._try_to_write()
-
-    def _try_to_write(self) -> None:
-        try:
-            self.write()
-        except DatabaseError as error:
-            _log.warning("refused_requests_not_written", reason=str(error))
 
 
 def _save(connection: Connection, key: RefusalKey, count: _Count, at: datetime) -> None:
@@ -150,9 +145,8 @@ def _save(connection: Connection, key: RefusalKey, count: _Count, at: datetime) 
     if row is None and key.reason != OTHER_REASONS:
         since = sa.select(sa.func.count()).where(mine, column.timestamp >= hour)
         if (connection.scalar(since) or 0) >= MAX_REASONS:
-            other = _Count({**count.details, "path": "", "reason": OTHER_REASONS}, count.number)
-            other.details.pop("status", None)
-            _save(connection, key._replace(path="", reason=OTHER_REASONS), other, at)
+            others, details = _others(key, _counted(count.details))
+            _save(connection, others, _Count(details, count.number), at)
             return
     details = _with_more(count.details if row is None else row.details, count.number)
     if row is None:
@@ -162,8 +156,18 @@ def _save(connection: Connection, key: RefusalKey, count: _Count, at: datetime) 
         connection.execute(sa.update(ingestion_warning).where(column.id == row.id).values(details=details))
 
 
+def _others(key: RefusalKey, counted: str) -> tuple[RefusalKey, dict[str, Any]]:
+    """Return the key, and the details to begin with, under which further reasons of a project are counted."""
+    details = {"path": "", "reason": OTHER_REASONS, counted: 0}
+    return key._replace(path="", reason=OTHER_REASONS), details
+
+
+def _counted(details: Mapping[str, Any]) -> str:
+    return "events" if "events" in details else "requests"
+
+
 def _with_more(details: Mapping[str, Any], number: int) -> dict[str, Any]:
-    counted = "events" if "events" in details else "requests"
+    counted = _counted(details)
     return {**details, counted: details[counted] + number}
 
 
