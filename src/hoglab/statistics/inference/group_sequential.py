@@ -8,8 +8,9 @@ chapter 19). Both sides have half of the error rate, and neither relies on the o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from math import e, log1p, sqrt
+from math import e, log, log1p, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,9 @@ _FARTHEST = 40.0
 _REACH = 9.0
 """Standard deviations beyond which a Normal density is left out."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(160)
-_BISECTIONS = 60
+_PRECISION = 1e-10
+"""Standard errors to which bounds are found."""
+_LEAST_TAIL = 1e-320
 _LEAST_LEVEL, _LARGEST_LEVEL = 1e-300, 0.499
 _SPENDS_NOTHING = 1e-305
 
@@ -97,16 +100,25 @@ def repeated_p_value(
         low, high = high, high + 1
         if _tail(high) <= _LEAST_LEVEL:
             return _tail(high)
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        if high - low < 1e-9:
-            break
-        low, high = (low, middle) if bound(_tail(middle)) > z else (middle, high)
-    return _tail((low + high) / 2)
+    return _tail(_root(lambda quantile: bound(_tail(quantile)) - z, low, high))
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Return where a function that rises from below zero, or from zero, to above it or to it is zero."""
+    if function(low) >= 0:
+        return low
+    if function(high) <= 0:
+        return high
+    return float(scipy.optimize.brentq(function, low, high, xtol=_PRECISION))
 
 
 def _tail(z: float) -> float:
     return normal_cdf(-z)
+
+
+def _steepness(tail: float) -> float:
+    """Return a scale on which the tail of a Normal is close to a straight line: roots take few steps on it."""
+    return sqrt(-2 * log(max(min(tail, 1.0), _LEAST_TAIL)))
 
 
 class _Path:
@@ -141,11 +153,8 @@ class _Path:
         """Return the bound above which this analysis stops with a probability."""
         if probability <= _SPENDS_NOTHING or self._step == 0:
             return _FARTHEST
-        low, high = -_REACH, _FARTHEST
-        for _ in range(_BISECTIONS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.tail(middle) > probability else (low, middle)
-        return (low + high) / 2
+        wanted = _steepness(probability)
+        return _root(lambda bound: _steepness(self.tail(bound)) - wanted, -_REACH, _FARTHEST)
 
     def stop_above(self, bound: float) -> None:
         """Leave out the experiments that stop at this analysis."""
