@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 from tests.waiting import PATIENCE_S
 
+from hoglab.app import Hoglab
 from hoglab.background import MAX_RETRY_S, RETRY_S, BackgroundService
+from hoglab.settings import Settings
 
 
 class Rounds(BackgroundService):
@@ -93,3 +96,29 @@ def test_rounds_that_fail_are_tried_less_and_less_often(monkeypatch: pytest.Monk
     assert all(service.was_done() for _ in range(9))
     service.stop(PATIENCE_S)
     assert waits == [RETRY_S, 2.0, 4.0, 8.0, 16.0, 32.0, MAX_RETRY_S, MAX_RETRY_S]
+
+
+LATER = {
+    "flag-preload": "for processes beside a core",
+    "event-log-leases": "for logs that several processes share",
+}
+"""Services that a server with every role makes and does not start, each with the reason."""
+
+
+def test_a_server_starts_every_service_that_it_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    services: list[BackgroundService] = []
+    init = BackgroundService.__init__
+
+    def noting(self: BackgroundService) -> None:
+        services.append(self)
+        init(self)
+
+    monkeypatch.setattr(BackgroundService, "__init__", noting)
+    server = Hoglab.open(Settings(data=tmp_path / "data", access_log=False))
+    server.start()
+    try:
+        idle = {service.NAME for service in services if service._thread.ident is None}
+    finally:
+        server.stop()
+    assert len(services) > 10
+    assert idle == set(LATER)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gzip
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import product
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -18,14 +20,18 @@ from hypothesis import strategies as st
 from tests.capture.test_v1 import HEADERS, PATH
 from tests.capture.test_v1 import body as v1_body
 from tests.capture.test_v1 import event as v1_event
+from tests.http.asgi import ask
 
+from hoglab.app import Hoglab
 from hoglab.capture import RefusedRequests
 from hoglab.capture.refused import MAX_REASONS, MAX_WAITING, SEARCHED_BYTES, tokens_in
+from hoglab.settings import Settings
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import ingestion_warning
 
 pytestmark = pytest.mark.anyio
 
+KEY = "phx_" + "k" * 43
 ONE, TWO = "phc_first_project", "phc_second_project"
 NOW = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 
@@ -156,6 +162,20 @@ async def test_events_that_v1_leaves_out_are_told_by_their_reasons(server: Any, 
         ("capture_event_refused", "missing_distinct_id", 1),
         ("capture_event_refused", "missing_event_name", 2),
     ]
+
+
+def test_a_server_tells_until_its_end(tmp_path: Path) -> None:
+    server = Hoglab.open(
+        Settings(data=tmp_path / "data", bootstrap_api_key=KEY, bootstrap_project_token=ONE, access_log=False)
+    )
+    server.start()
+    json_type = [(b"content-type", b"application/json")]
+    answer = asyncio.run(ask(server.http, "POST", "/batch/", json_type, body=[of(ONE, {"distinct_id": "u"})]))
+    assert answer.status == 400
+    server.stop()
+    database = Database.open(tmp_path / "data" / "hoglab.db")
+    assert [row.type for row in warnings(database)] == ["capture_request_refused"]
+    database.dispose()
 
 
 class TestBounds:

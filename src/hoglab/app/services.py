@@ -198,6 +198,7 @@ class Services(SharedServices):
             ChangeWatch(engines.database, self.change_counter_mirror),
             self.integrity,
             *((self.accounts.usage, self.sessions.usage) if Capability.API in capabilities else ()),
+            *((self.refused,) if Capability.SDK in capabilities else ()),
             *delivery.watches(),
             *(() if self.geoip is None else (GeoIpByDefault(engines.database, self.secrets),)),
             *((Recompiler(engines.database, self.secrets),) if Capability.ANALYSIS in capabilities else ()),
